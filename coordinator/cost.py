@@ -1,0 +1,25 @@
+"""The cost model: bytes that a run must exchange, from the numbers of rows alone (SPEC's table, in exact bytes)."""
+
+import math
+from dataclasses import dataclass
+
+from protos.phase_pb2 import Phase, Samples
+from protos.tensor_pb2 import BFLOAT16, FLOAT16, FLOAT32, DType
+
+BYTES_PER_VALUE: dict[DType, int] = {FLOAT32: 4, FLOAT16: 2, BFLOAT16: 2}
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """What a phase's cost depends on besides the phase itself."""
+
+    rows: dict["Samples.Set", int]  # size of each sample set
+    embedding: int  # d_h
+    dtype: DType
+    passive: int  # number of passive parties
+
+    def predict(self, phase: Phase) -> int:
+        """Rows × d_h × bytes per value × directions × passive parties; a phase that only observes has one direction."""
+        rows = math.ceil(phase.over.share * self.rows[phase.over.set])
+        directions = 1 if phase.update.WhichOneof("rule") == "observe" else 2
+        return rows * self.embedding * BYTES_PER_VALUE[self.dtype] * directions * self.passive

@@ -1,0 +1,210 @@
+"""The engine: hands phases to all parties, combines their reports, and finds who is at fault when one fails."""
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from coordinator.cost import CostModel
+from coordinator.ledger import Ledger
+from coordinator.methods import Method, Outcome, R
+from coordinator.roster import Connection
+from protos.control_pb2 import (
+    Collect,
+    Dismiss,
+    Event,
+    FromCoordinator,
+    FromParty,
+    PhaseFinished,
+    PhaseStarted,
+    Ready,
+    Save,
+    Setup,
+)
+from protos.failure_pb2 import Failure
+from protos.meter_pb2 import Reading
+from protos.phase_pb2 import Phase, Samples
+from settings.federation import Federation
+from wire.errors import FedoraError, PartyError, from_failure
+from wire.protocol import COORDINATOR
+
+Tell = Callable[[Event], Awaitable[None]]
+
+# A broken connection is often the echo of something that another party can explain; so long is listened for it.
+ECHO_SECONDS = 1.0
+
+
+class Engine:
+    """All parties of one job, as one."""
+
+    def __init__(self, federation: Federation, connections: list[Connection], tell: Tell) -> None:
+        self._federation, self._connections, self._tell = federation, connections, tell
+        self._active = federation.active.name
+        self._phases = 0
+        self._cost: CostModel | None = None
+        self.predicted: dict[str, int] = {}  # bytes by name of phase
+        self.seconds: dict[str, float] = {}  # by name of phase
+        self.history: list[dict[str, Any]] = []
+
+    async def setup(self, setup: Setup) -> dict[str, Ready]:
+        """Have every party join its rows and make its networks."""
+        answers = await self._ask(FromCoordinator(setup=setup), "ready", patience=2 * self._federation.deadlines.setup)
+        ready = {name: answer.ready for name, answer in answers.items()}
+        active = ready[self._active]
+        for name, one in ready.items():
+            if one.embedding != active.embedding:
+                reason = f"has embeddings of width {one.embedding}, the top model wants {active.embedding}"
+                raise PartyError(name, reason)
+        rows: dict[Samples.Set, int] = {
+            Samples.TRAIN: active.train,
+            Samples.VALIDATION: active.validation,
+            Samples.TEST: active.test,
+            Samples.REMAINING: active.train,
+        }
+        self._cost = CostModel(rows, active.embedding, setup.wire_dtype, len(setup.passive))
+        return ready
+
+    async def perform(self, method: Method[R], *, rounds: int = 1) -> R:
+        """Run a method's phases one after the other, handing it each one's outcome; return what it returns."""
+        try:
+            phase = next(method)
+            while True:
+                phase = method.send(await self._run(phase, rounds))
+        except StopIteration as stop:
+            value: R = stop.value
+            return value
+        finally:
+            method.close()
+
+    async def save(self, name: str) -> dict[str, str]:
+        """Have every party save its model; return the digests of the files."""
+        patience = self._federation.deadlines.setup
+        answers = await self._ask(FromCoordinator(save=Save(name=name)), "saved", patience=patience)
+        return {party: answer.saved.sha256 for party, answer in answers.items()}
+
+    async def collect(self) -> Ledger:
+        """Get every party's byte counts and reconcile them with each other and with the coordinator's own."""
+        patience = self._federation.deadlines.setup
+        answers = await self._ask(FromCoordinator(collect=Collect()), "readings", patience=patience)
+        books: dict[str, list[Reading]] = {name: list(one.readings.readings) for name, one in answers.items()}
+        books[COORDINATOR] = [one for connection in self._connections for one in connection.meter.close()]
+        ledger = Ledger.reconcile({**books}, self.predicted)
+        ledger.check_prediction()
+        return ledger
+
+    async def dismiss(self, reason: str) -> None:
+        """End the job at every party that can still be reached."""
+
+        async def one(connection: Connection) -> None:
+            try:
+                async with asyncio.timeout(self._federation.deadlines.silence):
+                    await connection.link.send(FromCoordinator(dismiss=Dismiss(reason=reason)))
+                    while (await connection.link.receive()).WhichOneof("content") != "idle":
+                        pass
+            except (FedoraError, TimeoutError):
+                pass  # it is gone, and was named if that was the reason
+            connection.meter.close()
+
+        await asyncio.gather(*(one(connection) for connection in self._connections))
+
+    async def _run(self, phase: Phase, rounds: int) -> Outcome:
+        """Run one phase at every party."""
+        assert self._cost is not None
+        self._phases += 1
+        phase.number = self._phases
+        started = PhaseStarted(name=phase.name, round=phase.round, of_rounds=rounds, phase=phase.number)
+        await self._tell(Event(started=started))
+        for connection in self._connections:
+            connection.meter.enter(phase.name, phase.round)
+        began = time.perf_counter()
+        # No deadline for a whole phase: every wait inside it has one, at the party that waits.
+        answers = await self._ask(FromCoordinator(phase=phase), "report", patience=None)
+        seconds = time.perf_counter() - began
+        self.predicted[phase.name] = self.predicted.get(phase.name, 0) + self._cost.predict(phase)
+        self.seconds[phase.name] = self.seconds.get(phase.name, 0.0) + seconds
+        reports = {name: answer.report for name, answer in answers.items()}
+        top = reports[self._active]
+        outcome = Outcome(
+            rows=top.rows,
+            loss=top.loss_sum / top.rows,
+            accuracy=top.correct / top.rows,
+            change=math.sqrt(sum(report.change_squared for report in reports.values())),
+            seconds=seconds,
+            figures={name: dict(report.figures) for name, report in reports.items() if report.figures},
+        )
+        self.history.append(
+            {
+                "phase": phase.name,
+                "round": phase.round,
+                "rows": outcome.rows,
+                "loss": outcome.loss,
+                "accuracy": outcome.accuracy,
+                "change": outcome.change,
+                "step_size": _step_size(phase),
+                "seconds": seconds,
+                "compute_seconds": {name: report.compute_seconds for name, report in reports.items()},
+                "wait_seconds": {name: report.wait_seconds for name, report in reports.items()},
+            }
+        )
+        finished = PhaseFinished(
+            name=phase.name,
+            round=phase.round,
+            of_rounds=rounds,
+            loss=outcome.loss,
+            accuracy=outcome.accuracy,
+            seconds=seconds,
+        )
+        await self._tell(Event(finished=finished))
+        return outcome
+
+    async def _ask(self, message: FromCoordinator, answer: str, *, patience: float | None) -> dict[str, FromParty]:
+        """Send every party the same message and return their answers."""
+        work = [self._ask_one(connection, message, answer, patience) for connection in self._connections]
+        answers = await _all_or_the_best_reason(work)
+        return {connection.name: one for connection, one in zip(self._connections, answers, strict=True)}
+
+    async def _ask_one(
+        self, connection: Connection, message: FromCoordinator, answer: str, patience: float | None
+    ) -> FromParty:
+        await connection.link.send(message, patience=self._federation.deadlines.step)
+        while True:
+            one = await connection.link.receive(patience=patience)
+            match one.WhichOneof("content"):
+                case "progress":
+                    await self._tell(Event(progress=one.progress))
+                case "failure":
+                    raise from_failure(one.failure)
+                case content if content == answer:
+                    return one
+                case other:
+                    raise PartyError(connection.name, f"answered with {other} where {answer} was due")
+
+
+def _step_size(phase: Phase) -> float | None:
+    rule = phase.update.WhichOneof("rule")
+    return getattr(getattr(phase.update, rule), "lr", None) if rule else None
+
+
+async def _all_or_the_best_reason(work: list[Coroutine[Any, Any, FromParty]]) -> list[FromParty]:
+    """Return all results, or raise the error that explains most of those that come together."""
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        errors = [error for task in done if (error := task.exception())]
+        if errors and pending and all(_weight(error) for error in errors):
+            done, _ = await asyncio.wait(tasks, timeout=ECHO_SECONDS)
+            errors = [error for task in done if (error := task.exception())]
+        if errors:
+            raise min(errors, key=_weight)
+        return [task.result() for task in tasks]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _weight(error: BaseException) -> int:
+    """Order errors from most to least telling."""
+    kind = error.kind if isinstance(error, PartyError) else None
+    return {Failure.SILENT: 1, Failure.LOST: 2}.get(kind, 0) if kind is not None else 0

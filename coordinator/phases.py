@@ -1,0 +1,48 @@
+"""The vocabulary of methods: sample sets, losses, update rules, and phases made of them."""
+
+from protos.phase_pb2 import Augmentation, CrossEntropy, Loss, Observe, Phase, Plan, Samples, Update
+
+TRAIN = Samples(set=Samples.TRAIN, share=1)
+VALIDATION = Samples(set=Samples.VALIDATION, share=1)
+TEST = Samples(set=Samples.TEST, share=1)
+FORGET = Samples(set=Samples.FORGET, share=1)
+REMAINING = Samples(set=Samples.REMAINING, share=1)
+
+CROSS_ENTROPY = Loss(cross_entropy=CrossEntropy())
+OBSERVE = Update(observe=Observe())
+
+
+def share(samples: Samples, part: float) -> Samples:
+    """Return a part of a sample set, drawn anew by each phase's seed."""
+    return Samples(set=samples.set, share=part)
+
+
+def learn(
+    name: str,
+    round: int,
+    *,
+    over: Samples,
+    update: Update,
+    batch_size: int,
+    seed: int,
+    loss: Loss = CROSS_ENTROPY,
+    augmentation: Augmentation | None = None,
+) -> Phase:
+    """Return a phase that changes parameters over shuffled batches, the networks in train mode."""
+    plan = Plan(seed=seed, batch_size=batch_size, shuffle=True)
+    return Phase(
+        name=name,
+        round=round,
+        over=over,
+        plan=plan,
+        loss=loss,
+        update=update,
+        train_mode=True,
+        augmentation=augmentation,
+    )
+
+
+def look(name: str, round: int, *, over: Samples, batch_size: int, loss: Loss = CROSS_ENTROPY) -> Phase:
+    """Return a phase that measures and changes nothing, the networks in eval mode."""
+    plan = Plan(seed=0, batch_size=batch_size, shuffle=False)
+    return Phase(name=name, round=round, over=over, plan=plan, loss=loss, update=OBSERVE)

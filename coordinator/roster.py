@@ -1,0 +1,112 @@
+"""Who is here: the parties that have joined, each with its control stream."""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+
+import grpc
+
+from protos.control_pb2 import DESCRIPTOR, FromCoordinator, FromParty, Welcome
+from protos.failure_pb2 import Failure
+from settings.federation import Federation
+from wire.errors import FedoraError, PartyError, to_failure
+from wire.link import Link, pack_control, read_first, unpack_control
+from wire.meter import Meter
+from wire.protocol import COORDINATOR, VERSION, check_protocol
+
+JOIN = DESCRIPTOR.services_by_name["Control"].methods_by_name["Join"]
+
+log = logging.getLogger(__name__)
+
+ControlLink = Link[FromCoordinator, FromParty]
+
+
+@dataclass(frozen=True)
+class Connection:
+    """One party's control stream, with the coordinator's own count of it."""
+
+    name: str
+    link: ControlLink
+    meter: Meter = field(repr=False)
+
+
+class Roster:
+    """Lets parties join and tells when all are here."""
+
+    def __init__(self, federation: Federation) -> None:
+        self._federation = federation
+        self._present: dict[str, Connection] = {}
+        self._refused: dict[str, PartyError] = {}
+        self._changed = asyncio.Condition()
+
+    async def complete(self) -> list[Connection]:
+        """Return every party's connection, in the federation's order, once all have joined."""
+        names, join = self._federation.parties, self._federation.deadlines.join
+        try:
+            async with asyncio.timeout(join), self._changed:
+                await self._changed.wait_for(lambda: self._refusal() or not self.missing())
+        except TimeoutError:
+            missing = self.missing()
+            verb = "has" if len(missing) == 1 else "have"
+            raise PartyError(" and ".join(missing), f"{verb} not joined within {join:g} s", Failure.SILENT) from None
+        if refusal := self._refusal():
+            raise refusal
+        return [self._present[name] for name in names]
+
+    def missing(self) -> list[str]:
+        """Return the parties that are not here."""
+        return [name for name in self._federation.parties if name not in self._present]
+
+    def _refusal(self) -> PartyError | None:
+        """Return why a party that is missing was sent away, if one was: waiting longer would not help."""
+        return next((self._refused[name] for name in self.missing() if name in self._refused), None)
+
+    async def join(self, _: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
+        """Serve one party's control stream for as long as it lasts."""
+        name = ""
+        try:
+            unpack = unpack_control(FromParty)
+            message, packed = await read_first(context, unpack, patience=self._federation.deadlines.join)
+            if message.WhichOneof("content") != "hello":
+                raise PartyError("a caller", "did not begin with hello")
+            name = message.hello.party
+            self._check(name, message.hello.protocol)
+        except FedoraError as error:
+            await self._refuse(name, error, context)
+            return
+        meter = Meter()
+        meter.count(name, COORDINATOR, packed)
+        link: ControlLink = Link(
+            context, me=COORDINATOR, peer=name, meter=meter, pack=pack_control, unpack=unpack_control(FromParty)
+        )
+        connection = self._present[name] = Connection(name, link, meter)
+        try:
+            await link.send(FromCoordinator(welcome=Welcome(version=VERSION)))
+            log.info("%s joined, release %s", name, message.hello.version)
+            self._refused.pop(name, None)
+            async with self._changed:
+                self._changed.notify_all()
+            await link.ended()
+        finally:
+            log.info("%s left", name)
+            if self._present.get(name) is connection:
+                del self._present[name]
+
+    def _check(self, name: str, protocol: int) -> None:
+        """Refuse whoever may not join."""
+        if name not in self._federation.parties:
+            members = ", ".join(self._federation.parties)
+            raise PartyError(name or "a nameless party", f"is not a party of this federation: {members}")
+        check_protocol(protocol, peer=name)
+        if name in self._present:
+            raise PartyError(name, "has joined already; a second process uses its name")
+
+    async def _refuse(self, name: str, error: FedoraError, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
+        """Tell the caller why, and remember it for the job that waits for that party."""
+        log.warning("refused a connection from %s: %s", context.peer(), error)
+        failure = to_failure(error, reporter=COORDINATOR)
+        await context.write(FromCoordinator(failure=failure).SerializeToString())
+        if isinstance(error, PartyError) and name not in self._present:
+            async with self._changed:
+                self._refused[name] = error
+                self._changed.notify_all()

@@ -1,0 +1,111 @@
+"""Image sets, cut by image columns: every passive party has a stripe of every image."""
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets.chance import permutation
+from datasets.settings import ACTIVE, DigitsData, NpzData, party_names
+from datasets.shares import ArrayShare, Share, Whole
+from datasets.stripes import stripes
+from wire.errors import DataError, SettingsError
+
+_PARTS = {"train": "train", "val": "validation", "test": "test"}
+
+
+def load_digits(settings: DigitsData, seed: int) -> Whole:
+    """Load scikit-learn's digits; a fifth of them, drawn by the seed, are test rows."""
+    try:
+        from sklearn import datasets
+    except ImportError:
+        raise SettingsError("data.source: digits needs scikit-learn: pip install 'fedora-vfl[bench]'") from None
+    digits = datasets.load_digits()
+    count = len(digits.images)
+    pixels = np.rint(digits.images * (255 / 16)).astype(np.uint8)
+    split = np.full(count, "train", dtype="U10")
+    split[permutation(count, seed, "digits")[: count // 5]] = "test"
+    ids = _numbered("digit", count)
+    return _cut(settings, ids, pixels, digits.target.astype(np.int64), split, "digits")
+
+
+def load_npz(settings: NpzData) -> Whole:
+    """Load a file in MedMNIST's layout."""
+    path = settings.path
+    arrays = open_archive(path)
+    present = [part for part in _PARTS if part != "val" or "val_images" in arrays]
+    images: list[NDArray[np.uint8]] = []
+    labels: list[NDArray[Any]] = []
+    for part in present:
+        pixels, classes = _checked(arrays, part, path)
+        if images and pixels.shape[1:] != images[0].shape[1:]:
+            raise DataError(f"{path}: `{part}_images` and `train_images` differ in size or channels")
+        images.append(pixels)
+        labels.append(classes)
+    ids = np.concatenate([_numbered(part, len(found)) for part, found in zip(present, labels, strict=True)])
+    split = np.repeat([_PARTS[part] for part in present], [len(found) for found in labels])
+    return _cut(settings, ids, np.concatenate(images), np.concatenate(labels), split, str(path))
+
+
+def open_archive(path: Path) -> dict[str, NDArray[Any]]:
+    """Load the arrays; a pickle, which could run code, is never opened."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, EOFError, OSError, KeyError, AttributeError, zipfile.BadZipFile):
+        raise DataError(f"{path}: is not an npz file of plain arrays, or a broken one") from None
+
+
+def _checked(arrays: dict[str, NDArray[Any]], part: str, path: Path) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+    """Take one part's images and labels, or say what is wrong with them."""
+    for name in (f"{part}_images", f"{part}_labels"):
+        if name not in arrays:
+            raise DataError(f"{path}: has no array `{name}`; its arrays are {', '.join(arrays) or 'none'}")
+    pixels, labels = arrays[f"{part}_images"], arrays[f"{part}_labels"]
+    if labels.ndim == 2 and labels.shape[1] > 1:
+        raise DataError(
+            f"{path}: `{part}_labels` gives every image {labels.shape[1]} labels; data sets of one class per image "
+            "are needed"
+        )
+    if pixels.ndim not in (3, 4) or pixels.dtype != np.uint8:
+        shape = "×".join(map(str, pixels.shape))
+        raise DataError(f"{path}: `{part}_images` holds {pixels.dtype} of {shape}; allowed: uint8 of N×H×W or N×H×W×C")
+    if labels.ndim not in (1, 2) or len(labels) != len(pixels):
+        raise DataError(f"{path}: `{part}_labels` does not hold one label for each of the {len(pixels)} images")
+    return pixels, labels.reshape(-1)
+
+
+def _cut(
+    settings: DigitsData | NpzData,
+    ids: NDArray[np.str_],
+    pixels: NDArray[np.uint8],
+    labels: NDArray[Any],
+    split: NDArray[np.str_],
+    origin: str,
+) -> Whole:
+    """Give every party its stripe, and the active one the labels."""
+    width = pixels.shape[2]
+    cuts = stripes(width, settings.parties, active=bool(settings.active_features), origin=origin)
+    shares: dict[str, Share] = {}
+    for party in party_names(settings):
+        arrays: dict[str, NDArray[Any]] = {"ids": ids}
+        columns: list[str] = []
+        reading: dict[str, object] = {"id": "ids"}
+        if party in cuts:
+            stripe = cuts[party]
+            arrays["images"] = pixels[:, :, stripe.start : stripe.stop]
+            columns.append(f"image columns {stripe.start + 1} to {stripe.stop} of {width}")
+        if party == ACTIVE:
+            arrays |= {"labels": labels, "split": split}
+            columns += ["labels", "split"]
+            reading |= {"label": "labels", "split": "split"}
+        shares[party] = ArrayShare(arrays, ("ids", *columns), reading)
+    return Whole(shares, split == "train")
+
+
+def _numbered(prefix: str, count: int) -> NDArray[np.str_]:
+    return np.array([f"{prefix}-{number:06d}" for number in range(1, count + 1)])

@@ -1,0 +1,170 @@
+"""The job file's `data:` section: which data set, and how it is cut among the parties."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Discriminator, Field, model_validator
+
+from settings.files import Settings
+
+ACTIVE = "active"
+MOST_PASSIVE = 32
+SOURCES = ("income", "digits", "npz", "csv", "parquet", "files")
+
+
+def passive_names(count: int) -> list[str]:
+    """Name the passive parties."""
+    return [f"passive-{number}" for number in range(1, count + 1)]
+
+
+class _Cut(Settings):
+    """What every data set that is cut here has in common."""
+
+    parties: int = Field(default=2, ge=1, le=MOST_PASSIVE)  # passive ones
+    active_features: bool | None = None  # whether the active party holds features too
+    drop: float = Field(default=0.0, ge=0, lt=1)  # the share of rows each party lacks, each its own
+    shuffle: bool = False  # whether each party has its rows in an order of its own
+    limit: int | None = Field(default=None, ge=1)  # so many training rows, drawn at random; test rows all stay
+
+
+class _TableCut(_Cut):
+    """What tables have in common."""
+
+    format: Literal["csv", "parquet"] = "csv"  # of the parties' files
+
+
+class IncomeData(_TableCut):
+    """The UCI Adult data set, which comes with this project; the active party holds features by default."""
+
+    source: Literal["income"]
+
+
+class DigitsData(_Cut):
+    """Scikit-learn's 8×8 digits, cut by image columns."""
+
+    source: Literal["digits"]
+
+
+class NpzData(_Cut):
+    """Images in MedMNIST's layout, cut by image columns."""
+
+    source: Literal["npz"]
+    path: Path
+
+
+class _OwnTable(_TableCut):
+    """A user's table, cut by columns."""
+
+    path: Path
+    test_path: Path | None = None  # a table of test rows; without one, a `split` column or the ids decide
+    id: str | None = None  # without one, rows are numbered
+    label: str = "label"
+    split: str = "split"  # the column of train, validation or test, read if there is one, written with `test_path`
+    columns: dict[str, list[str]] | None = None  # by party; without it, evenly and in order
+    test_fraction: float = Field(default=0.2, gt=0, lt=1)
+    numeric: list[str] = Field(default_factory=list)
+    categorical: list[str] = Field(default_factory=list)
+    ignore: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _count_parties(cls, content: Any) -> Any:
+        """Let `columns` say how many parties there are."""
+        if isinstance(content, dict) and isinstance(content.get("columns"), dict) and "parties" not in content:
+            return {**content, "parties": len([name for name in content["columns"] if name != ACTIVE])}
+        return content
+
+    @model_validator(mode="after")
+    def _columns_fit(self) -> Self:
+        _check_lists(self.numeric, self.categorical, self.ignore, self.id, self.label)
+        if self.columns is None:
+            return self
+        _check_names([name for name in self.columns if name != ACTIVE], "columns", self.parties)
+        if self.active_features is not None and self.active_features != bool(self.columns.get(ACTIVE)):
+            raise ValueError("`active_features` contradicts `columns`, which alone says what the active party holds")
+        given = [column for columns in self.columns.values() for column in columns]
+        for column in given:
+            if given.count(column) > 1:
+                raise ValueError(f"`columns` names `{column}` twice; a column goes to one party")
+            if column in (self.id, self.label, self.split, *self.ignore):
+                raise ValueError(f"`columns` names `{column}`, which `id`, `label`, `split` or `ignore` names too")
+        empty = [name for name, columns in self.columns.items() if not columns and name != ACTIVE]
+        if empty:
+            raise ValueError(f"`columns` gives {empty[0]} no column; every passive party needs at least one")
+        return self
+
+
+class CsvData(_OwnTable):
+    """A user's CSV file."""
+
+    source: Literal["csv"]
+
+
+class ParquetData(_OwnTable):
+    """A user's Parquet file."""
+
+    source: Literal["parquet"]
+
+
+class FilesData(Settings):
+    """A user's own files, one per party, used where they are."""
+
+    source: Literal["files"]
+    files: dict[str, Path]
+    id: str = "id"
+    label: str | None = None
+    split: str = "split"
+    test_fraction: float = Field(default=0.2, gt=0, lt=1)
+    numeric: list[str] = Field(default_factory=list)
+    categorical: list[str] = Field(default_factory=list)
+    ignore: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> Self:
+        _check_lists(self.numeric, self.categorical, self.ignore, self.id, self.label)
+        if ACTIVE not in self.files:
+            raise ValueError(f"`files` names no file for `{ACTIVE}`, the party with the labels")
+        _check_names([name for name in self.files if name != ACTIVE], "files", self.parties)
+        return self
+
+    @property
+    def parties(self) -> int:
+        """The number of passive parties."""
+        return len(self.files) - 1
+
+
+DataSource = Annotated[
+    IncomeData | DigitsData | NpzData | CsvData | ParquetData | FilesData,
+    Discriminator(
+        "source",
+        custom_error_type="source",
+        custom_error_message=f"`source` should be one of {', '.join(SOURCES)}",
+        custom_error_context={},
+    ),
+]
+
+
+def party_names(source: DataSource) -> list[str]:
+    """Name all parties, in the order in which the top model sees them."""
+    return [*passive_names(source.parties), ACTIVE]
+
+
+def _check_names(names: list[str], field: str, count: int) -> None:
+    if not names or sorted(names) != sorted(passive_names(count)):
+        allowed = ", ".join(passive_names(max(count, 1)))
+        raise ValueError(f"`{field}` names the parties {', '.join(names) or 'none'} where it should name {allowed}")
+    if len(names) > MOST_PASSIVE:
+        raise ValueError(f"`{field}` names {len(names)} passive parties; allowed: 1 to {MOST_PASSIVE}")
+
+
+def _check_lists(
+    numeric: list[str], categorical: list[str], ignore: list[str], identity: str | None, label: str | None
+) -> None:
+    named = [*numeric, *categorical, *ignore]
+    for name in named:
+        if named.count(name) > 1:
+            raise ValueError(
+                f"column `{name}` is named twice in `numeric`, `categorical` and `ignore`; once is allowed"
+            )
+        if name in (identity, label):
+            raise ValueError(f"column `{name}`, of ids or labels, is named in `numeric`, `categorical` or `ignore` too")

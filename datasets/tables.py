@@ -1,0 +1,105 @@
+"""A user's CSV or Parquet file: read whole, values as they are."""
+
+import csv
+import gzip
+import io
+import re
+import zlib
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as compute
+import pyarrow.csv
+import pyarrow.parquet
+
+from wire.errors import DataError
+
+TEXT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+# A party's reader takes these for missing values too.
+NULLS = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+
+
+def read(path: Path) -> "pa.Table":
+    """Read a table by the kind its name ends in; what is text in the file stays text."""
+    kind = path.name.lower()
+    if not kind.endswith((*TEXT_SUFFIXES, ".parquet")):
+        allowed = ", ".join((*TEXT_SUFFIXES, ".parquet"))
+        raise DataError(f"{path}: is not a known kind of table; its name should end in {allowed}")
+    table = _parquet(path) if kind.endswith(".parquet") else _text(path)
+    if not table.num_rows:
+        raise DataError(f"{path}: has no rows")
+    names = table.column_names
+    for place, name in enumerate(names, start=1):
+        if not name or names.count(name) > 1:
+            fault = f"two columns are called `{name}`" if name else f"column {place} has no name"
+            raise DataError(f"{path}: {fault}; every column needs a name of its own")
+    return table
+
+
+def _parquet(path: Path) -> "pa.Table":
+    try:
+        return pyarrow.parquet.ParquetFile(path).read()
+    except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or 'No such file'}") from None
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError):
+        raise DataError(f"{path}: is not a Parquet file, or a broken one") from None
+
+
+def _text(path: Path) -> "pa.Table":
+    try:
+        content = path.read_bytes()
+        content = gzip.decompress(content) if path.suffix.lower() == ".gz" else content
+        text = content.decode("utf-8-sig")
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise DataError(f"{path}: is not a gzip file, or a broken one") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: is not UTF-8 text; save the file as UTF-8") from None
+    header, body = [*re.split(r"\r\n|\n|\r", text.lstrip("\r\n"), maxsplit=1), ""][:2]
+    delimiter = "\t" if ".tsv" in path.suffixes else max(",;\t|", key=re.sub(r'"[^"]*"', "", header).count)
+    names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter, skipinitialspace=True), [])]
+    if not body.strip():
+        raise DataError(f"{path}: has no rows")
+    types = dict.fromkeys(names, pa.large_string())
+    try:
+        return pyarrow.csv.read_csv(
+            io.BytesIO(body.encode()),
+            pyarrow.csv.ReadOptions(use_threads=False, column_names=names, block_size=1 << 24),
+            pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            pyarrow.csv.ConvertOptions(column_types=types, strings_can_be_null=False),
+        )
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{path}: is not a CSV table: {str(error).splitlines()[0]}") from None
+
+
+def typed(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
+    """Give a column of text the type its values have, as a Parquet file needs one."""
+    text = compute.utf8_trim_whitespace(column)
+    missing = compute.is_in(text, value_set=pa.array(NULLS, text.type))
+    values = compute.if_else(missing, pa.scalar(None, text.type), text)
+    for kind in (pa.int64(), pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
+        with suppress(pa.ArrowInvalid):
+            values.slice(0, 16).cast(kind)  # a long cast that fails is slow; a short one mostly tells
+            return values.cast(kind)
+    return values
+
+
+def is_text(kind: "pa.DataType") -> bool:
+    """Tell whether a column holds names rather than quantities."""
+    types = pa.types
+    value = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(
+        types.is_dictionary(kind)
+        or types.is_string(value)
+        or types.is_large_string(value)
+        or types.is_string_view(value)
+    )
+
+
+def is_plain(kind: "pa.DataType") -> bool:
+    """Tell whether every value is a single one that any format can hold."""
+    types = pa.types
+    value = kind.value_type if types.is_dictionary(kind) else kind
+    return not (types.is_nested(value) or types.is_binary(value) or types.is_large_binary(value))

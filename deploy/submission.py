@@ -1,0 +1,45 @@
+"""A job's way to a coordinator that is up, and its events' way back."""
+
+import asyncio
+from collections.abc import Callable
+
+import grpc
+
+from protos.control_pb2 import DESCRIPTOR, Event, Job, Result
+from protos.failure_pb2 import Failure
+from settings.federation import Deadlines
+from wire.channels import dial, path
+from wire.errors import PartyError, from_failure
+from wire.protocol import COORDINATOR, PROTOCOL
+
+SUBMIT = DESCRIPTOR.services_by_name["Jobs"].methods_by_name["Submit"]
+
+
+async def submit(
+    address: str, settings: str, *, origin: str, follow: Callable[[Event], None], deadlines: Deadlines
+) -> Result:
+    """Run a job on a cluster and return its result; every event on the way is handed to `follow`."""
+    async with dial(address, deadlines.silence) as channel:
+        try:
+            async with asyncio.timeout(deadlines.join):
+                await channel.channel_ready()
+        except TimeoutError:
+            reason = f"cannot be reached at {address} within {deadlines.join:g} s"
+            raise PartyError(COORDINATOR, reason, Failure.SILENT) from None
+        job = Job(protocol=PROTOCOL, settings=settings, origin=origin)
+        ask: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(path(SUBMIT))
+        call = ask(job.SerializeToString())
+        try:
+            async for data in call:
+                event = Event.FromString(data)
+                match event.WhichOneof("content"):
+                    case "failure":
+                        raise from_failure(event.failure)
+                    case "result":
+                        return event.result
+                    case _:
+                        follow(event)
+        except grpc.RpcError:
+            pass
+    why = "the process ended or was stopped, or the network is cut"
+    raise PartyError(COORDINATOR, f"is gone: the connection to it broke ({why})", Failure.LOST)

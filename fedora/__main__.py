@@ -1,0 +1,47 @@
+"""The command line: one command, one module per verb."""
+
+import typer
+
+from fedora import data, demo, run, submit
+from wire.process import exit_codes
+from wire.protocol import VERSION
+
+app = typer.Typer(
+    name="fedora",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Train one neural network among organisations that hold different columns about the same people, without "
+    "sharing rows: every member a process, nothing between them but protobuf over gRPC, every byte counted."
+    "\n\nStart with: fedora demo",
+    epilog="Exit codes:\n\n\b\n" + exit_codes(),
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(VERSION)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the release."),
+) -> None:
+    """Hold the options that stand before a verb."""
+
+
+app.command("demo")(demo.demo)
+app.command("run")(run.run)
+app.command("submit")(submit.submit)
+app.command("data")(data.data)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

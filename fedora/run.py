@@ -1,0 +1,55 @@
+"""fedora run: a job on a local cluster of real processes."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from wire.process import run_until_done
+
+
+def run(
+    job: Annotated[
+        Path, typer.Argument(help="The job file: data, model, train, evaluate, wire, seed.", metavar="JOB.yaml")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for result.json, ledger.csv, models and logs. [default: runs/JOB-TIME]")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Take this seed instead of the job's.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in the same folder.")] = False,
+) -> None:
+    """Start a local cluster, one process per member, run a job on it, and stop it again.
+
+    A job file looks like this; every section but `data` may be left out:
+
+    \b
+        data:  {source: income, parties: 2}    # or digits, npz, csv, parquet, files
+        model: {bottom: mlp, hidden: [128], embedding: 64, top: [128]}
+        train: {epochs: 10, batch_size: 256, optimizer: adam, lr: 0.001}
+        wire:  {dtype: float32}                # or float16, bfloat16
+        seed:  0
+
+    Paths in it are looked for beside the file first, then in the current folder. Every setting: docs/settings.md.
+    """
+    run_job(job, out or Path("runs") / f"{job.stem}-{time.strftime('%Y%m%d-%H%M%S')}", overwrite=overwrite, seed=seed)
+
+
+def run_job(path: Path, out: Path, *, overwrite: bool, seed: int | None) -> None:
+    """Run a job file and print its report; exit with the code of what went wrong, if something did."""
+    from fedora.report import print_report
+    from fedora.running import load_job, prepare_folder, run_locally
+
+    console = Console(highlight=False)
+
+    async def work() -> None:
+        job = load_job(path)
+        if seed is not None:
+            job = job.model_copy(update={"seed": seed})
+        prepare_folder(out, overwrite=overwrite)
+        print_report(await run_locally(job, origin=path, out=out, console=console), out, console)
+
+    if code := run_until_done(work()):
+        sys.exit(code)

@@ -1,0 +1,139 @@
+"""Running a job on a local cluster: cut the data, lay out a folder, start the processes, follow the job."""
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from coordinator.job import Job
+from datasets.cutting import cut
+from datasets.settings import DataSource
+from deploy.local import LocalCluster, lay_out, loopback_federation
+from deploy.submission import submit
+from fedora.following import Follower
+from party import models
+from protos.control_pb2 import Result
+from settings.federation import Deadlines
+from settings.files import Settings, check, load
+from settings.storage import write_atomically
+from wire.errors import DataError, FedoraError, SettingsError
+
+LOADED = "loaded"  # what a model taken `from` an earlier run is called in the new one
+LAST_WORDS_SECONDS = 2.0
+
+
+class _Data(Settings):
+    data: DataSource
+
+
+def load_job(path: Path) -> Job:
+    """Read a job file and check what can be checked before any process starts."""
+    job = load(path, Job)
+    if job.model:
+        models.bottom(job.model.bottom, job.model.bottom_settings, origin=f"{path}: model")
+    return job
+
+
+def prepare_folder(out: Path, *, overwrite: bool) -> None:
+    """Make the folder of a run, and refuse to mix a new run with other files."""
+    if out.exists() and not out.is_dir():
+        raise SettingsError(f"{out}: is a file; --out wants a folder")
+    if out.is_dir() and any(out.iterdir()):
+        if not overwrite:
+            raise SettingsError(f"{out}: is not empty; choose another folder or add --overwrite")
+        if not (out / "federation.yaml").exists():
+            raise SettingsError(f"{out}: does not look like an earlier run, so it is not overwritten")
+        shutil.rmtree(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"{out}: cannot be made: {error.strerror}") from None
+
+
+async def run_locally(
+    job: Job, *, origin: Path, out: Path, console: Console, deadlines: Deadlines | None = None
+) -> dict[str, Any]:
+    """Run a job with one process per member; return its result, which is also written to `out`."""
+    out = out.absolute()
+    source = check({"data": job.data} if job.data else {}, _Data, origin=str(origin)).data
+    files = cut(_beside(source, origin.parent), out / "data", seed=job.seed)
+    federation = loopback_federation([name for name in files if name != "active"], deadlines=deadlines)
+    lay_out(out, federation, {name: file.reading for name, file in files.items()})
+    if job.train.load:
+        _bring_models(_existing(Path(job.train.load), origin.parent), out, federation.parties)
+        job = job.model_copy(update={"train": job.train.model_copy(update={"load": LOADED})})
+    text = yaml.safe_dump(job.model_dump(mode="json", by_alias=True, exclude_unset=True), sort_keys=False)
+    write_atomically(out / "job.yaml", text)
+    console.print(f"starting coordinator, {', '.join(federation.parties)}: one process each", highlight=False)
+    async with LocalCluster(out, federation) as cluster:
+        with Follower(console) as follow:
+            result = await _submit(cluster, text, origin, follow)
+    return keep(result, out)
+
+
+def keep(result: Result, out: Path) -> dict[str, Any]:
+    """Write a job's result to a folder and return its figures."""
+    write_atomically(out / "result.json", result.result_json + "\n")
+    write_atomically(out / "ledger.csv", result.ledger_csv)
+    figures: dict[str, Any] = json.loads(result.result_json)
+    return figures
+
+
+async def _submit(cluster: LocalCluster, text: str, origin: Path, follow: Follower) -> Result:
+    """Submit the job and watch the processes meanwhile; one that ends by itself ends the job."""
+    federation = cluster.federation
+    address, deadlines = federation.coordinator.address, federation.deadlines
+    job = asyncio.create_task(submit(address, text, origin=str(origin), follow=follow, deadlines=deadlines))
+    watch = asyncio.create_task(cluster.first_to_end())
+    try:
+        await asyncio.wait([job, watch], return_when=asyncio.FIRST_COMPLETED)
+        if not job.done():
+            # The coordinator mostly knows better what the end of a process meant for the job.
+            await asyncio.wait([job], timeout=LAST_WORDS_SECONDS)
+        if job.done() and not watch.done():
+            return job.result()
+        ending = await watch
+        if job.done() and not isinstance(ending, FedoraError):
+            return job.result()
+        raise ending
+    finally:
+        for task in (job, watch):
+            task.cancel()
+        await asyncio.gather(job, watch, return_exceptions=True)
+
+
+def _beside(source: DataSource, folder: Path) -> DataSource:
+    """Find the files that a data section names."""
+    changed: dict[str, Any] = {}
+    for name, value in source:
+        if isinstance(value, Path):
+            changed[name] = _existing(value, folder)
+        elif isinstance(value, dict):
+            changed[name] = {
+                key: _existing(one, folder) if isinstance(one, Path) else one for key, one in value.items()
+            }
+    return source.model_copy(update=changed)
+
+
+def _existing(path: Path, folder: Path) -> Path:
+    """Find a path named in a job file: from the file's own folder, or else from the current one."""
+    return folder / path if (folder / path).exists() else path
+
+
+def _bring_models(earlier: Path, out: Path, parties: list[str]) -> None:
+    """Copy every party's model of an earlier run into the new run's folder."""
+    for party in parties:
+        folder = earlier / "models" / party
+        kept = sorted(folder.glob("*.safetensors"))
+        chosen = [path for path in kept if path.stem != LOADED] or kept
+        if not chosen:
+            raise DataError(f"train.from: {earlier} holds no saved model of {party} (looked in {folder})")
+        if len(chosen) > 1:
+            chosen = [path for path in chosen if path.stem == "original"] or chosen
+        target = out / "models" / party / f"{LOADED}.safetensors"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(chosen[0], target)

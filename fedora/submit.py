@@ -1,0 +1,52 @@
+"""fedora submit: a job on a cluster that is already up."""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from wire.errors import SettingsError
+from wire.process import run_until_done
+
+
+def submit(
+    job: Annotated[Path, typer.Argument(help="The job file.", metavar="JOB.yaml")],
+    coordinator: Annotated[str, typer.Option(help="Where the coordinator listens.", metavar="HOST:PORT")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for result.json and ledger.csv. [default: runs/JOB-TIME]")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an earlier result in the same folder.")
+    ] = False,
+) -> None:
+    """Run a job on a cluster that is already up, and follow it; Ctrl-C stops the job, not the cluster.
+
+    The parties use the data files that their own party files name, so the job's `data` section is not used. Models stay with
+    the parties, saved under `train.save`; `train.from` is such a name here.
+    """
+    from deploy.submission import submit as submit_job
+    from fedora.following import Follower
+    from fedora.report import print_report
+    from fedora.running import keep, load_job
+    from settings.federation import Deadlines
+
+    console = Console(highlight=False)
+    folder = out or Path("runs") / f"{job.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+    async def work() -> None:
+        settings = load_job(job)
+        if (folder / "result.json").exists() and not overwrite:
+            raise SettingsError(f"{folder}: holds a result already; choose another folder or add --overwrite")
+        if settings.data:
+            console.print("note: the job's data section is not used: the parties have their own files")
+        text = await asyncio.to_thread(job.read_text)
+        with Follower(console) as follow:
+            result = await submit_job(coordinator, text, origin=str(job), follow=follow, deadlines=Deadlines())
+        print_report(keep(result, folder), folder, console)
+
+    if code := run_until_done(work()):
+        sys.exit(code)

@@ -1,0 +1,182 @@
+"""The active role: collect embeddings, compute the loss where the labels are, send each party its gradient."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+
+import grpc
+import torch
+from torch import Tensor
+
+from party import losses
+from party.data.split import assign
+from party.exchange import ExchangeLink, TensorExchange
+from party.role import Role, Surroundings, Tell
+from party.updates import Rule
+from protos.control_pb2 import Setup
+from protos.exchange_pb2 import DESCRIPTOR, Order, Parcel
+from protos.failure_pb2 import Failure
+from protos.meter_pb2 import Kind
+from protos.phase_pb2 import Phase, Progress, Report
+from wire import tensors
+from wire.channels import listen
+from wire.errors import DataError, FedoraError, PartyError, to_failure
+from wire.link import Link, read_first
+from wire.protocol import check_protocol
+
+OPEN = DESCRIPTOR.services_by_name["Exchange"].methods_by_name["Open"]
+
+PROGRESS_SECONDS = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Reception:
+    """The active party's listening side: lets passive parties in, for any job, and hands each to the job it names."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._arrivals: dict[tuple[str, str], asyncio.Future[ExchangeLink]] = {}
+        self._ended: set[str] = set()
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen."""
+        settings, federation = self._around.settings, self._around.federation
+        handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(self._open)
+        address = settings.listen or federation.active.address
+        self._server = await listen(address, {OPEN: handler}, federation.deadlines.silence)
+
+    async def stop(self) -> None:
+        """Stop listening and hang up on everyone."""
+        if self._server:
+            await self._server.stop(grace=0)
+
+    async def arrival(self, job: str, party: str) -> ExchangeLink:
+        """Return the stream of one party for one job, once it is there."""
+        join = self._around.federation.deadlines.join
+        try:
+            async with asyncio.timeout(join):
+                return await asyncio.shield(self._expected(job, party))
+        except TimeoutError:
+            raise PartyError(party, f"did not connect to the active party within {join:g} s", Failure.SILENT) from None
+
+    def end(self, job: str) -> None:
+        """Hang up on all parties of a job, also on those that come too late."""
+        self._ended.add(job)
+        for key in [key for key in self._arrivals if key[0] == job]:
+            arrival = self._arrivals.pop(key)
+            if arrival.done():
+                arrival.result().close()
+
+    def _expected(self, job: str, party: str) -> asyncio.Future[ExchangeLink]:
+        return self._arrivals.setdefault((job, party), asyncio.get_running_loop().create_future())
+
+    async def _open(self, _: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
+        """Serve one stream for as long as its job lasts."""
+        me, federation = self._around.settings.name, self._around.federation
+        try:
+            parcel, packed = await read_first(context, tensors.unpack, patience=federation.deadlines.join)
+            if not isinstance(parcel, Parcel) or parcel.WhichOneof("content") != "greeting":
+                raise PartyError("a caller", "did not begin with a greeting")
+            greeting = parcel.greeting
+            check_protocol(greeting.protocol, peer=greeting.party)
+            if greeting.party not in federation.passive:
+                raise PartyError(greeting.party, "is not a passive party of this federation")
+            if greeting.job in self._ended:
+                raise PartyError(me, "has ended that job already", Failure.LOST)
+            arrival = self._expected(greeting.job, greeting.party)
+            if arrival.done():
+                raise PartyError(greeting.party, "is connected already; a second process uses its name")
+        except FedoraError as error:
+            log.warning("refused a connection from %s: %s", context.peer(), error)
+            await context.write(Parcel(failure=to_failure(error, reporter=me)).SerializeToString())
+            return
+        meter = self._around.meter
+        meter.count(greeting.party, me, packed)
+        link: ExchangeLink = Link(
+            context, me=me, peer=greeting.party, meter=meter, pack=tensors.pack, unpack=tensors.unpack
+        )
+        arrival.set_result(link)
+        await link.ended()
+
+
+class Active(Role):
+    """The party with the labels and the top model; it may hold features too."""
+
+    def __init__(self, around: Surroundings, setup: Setup, reception: Reception) -> None:
+        super().__init__(around, setup)
+        self._reception = reception
+
+    async def connect(self) -> Order:
+        """Wait for all passive parties and tell them which rows all have in common."""
+        records, federation = self.around.records, self.around.federation
+        if records.labels is None:
+            raise DataError(f"{records.origin}: the active party's file has no labels")
+        split = assign(records.ids, records.split, self.around.settings.data.test_fraction)
+        links = [await self._reception.arrival(self.job.job, name) for name in self.job.passive]
+        self.exchanges = [TensorExchange(link, self.job.wire_dtype, width=0) for link in links]
+        ids = dict(zip(records.ids, split, strict=True))
+        return await self.alignment.arrange(links, ids, patience=federation.deadlines.setup)
+
+    async def run_batches(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:
+        """For every batch: embeddings in, loss, gradients out, own step."""
+        assert self.share is not None and self.share.labels is not None
+        told = time.monotonic()
+        for step, rows in enumerate(drawn):
+            own = [self.share.embed(rows, phase, step)] if self.share.inputs else []
+            began = time.perf_counter()
+            received = await self._collect(phase, step, len(rows))
+            report.wait_seconds += time.perf_counter() - began
+            if rule.needs_gradients:
+                for embedding in received:
+                    embedding.requires_grad_()
+            labels = self.share.labels[rows]
+            logits: Tensor = self.share.networks["top"](torch.cat([*received, *own], dim=1))
+            each = losses.per_sample(phase.loss, logits, labels)
+            if rule.needs_gradients:
+                torch.autograd.backward(losses.reduce(phase.loss, each, report.rows))
+                began = time.perf_counter()
+                await self._answer(phase, step, received)
+                report.wait_seconds += time.perf_counter() - began
+                rule.step()
+            self._tally(phase, step, report, each.detach(), logits.detach(), labels)
+            if time.monotonic() - told > PROGRESS_SECONDS:
+                told = time.monotonic()
+                seen = sum(len(rows) for rows in drawn[: step + 1])
+                mean = report.loss_sum / seen
+                await tell(Progress(phase=phase.number, steps=step + 1, of_steps=len(drawn), loss=mean))
+
+    async def _collect(self, phase: Phase, step: int, rows: int) -> Sequence[Tensor]:
+        """Return every passive party's embedding of one batch."""
+        patience = self.around.federation.deadlines.step
+        due = (one.receive(Kind.EMBEDDING, phase, step, rows, patience=patience) for one in self.exchanges)
+        return await asyncio.gather(*due)
+
+    async def _answer(self, phase: Phase, step: int, received: Sequence[Tensor]) -> None:
+        """Send every passive party ∂L/∂h_i of one batch."""
+        patience = self.around.federation.deadlines.step
+        pairs = zip(self.exchanges, received, strict=True)
+        sending = (one.send(Kind.GRADIENT, phase, step, _gradient(h), patience=patience) for one, h in pairs)
+        await asyncio.gather(*sending)
+
+    def _tally(self, phase: Phase, step: int, report: Report, each: Tensor, logits: Tensor, labels: Tensor) -> None:
+        """Add one batch to the report."""
+        loss = float(each.sum())
+        if loss - loss != 0:  # true of NaN and infinity alone
+            where = f"step {step} of {phase.name} round {phase.round}"
+            raise PartyError(
+                self.around.settings.name, f"found a loss that is not finite at {where}: a lower learning rate may help"
+            )
+        report.loss_sum += loss
+        report.correct += int((logits.argmax(dim=1) == labels).sum())
+
+    async def close(self) -> None:
+        """Let the passive parties go."""
+        self._reception.end(self.job.job)
+
+
+def _gradient(embedding: Tensor) -> Tensor:
+    assert embedding.grad is not None
+    return embedding.grad

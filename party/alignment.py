@@ -1,0 +1,53 @@
+"""Finding the rows that all parties hold, and one order for them.
+
+`Alignment` is the place where private set intersection goes. What stands here now compares ids in the open: the active
+party learns every id a passive party holds, a passive party learns which of its ids all others hold too.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from party.exchange import ExchangeLink, expect
+from protos.exchange_pb2 import Offer, Order, Parcel
+from wire.errors import DataError, PartyError
+
+
+class Alignment(Protocol):
+    """How the common ids are found; one side at each kind of party."""
+
+    async def offer(self, link: ExchangeLink, ids: Sequence[str], *, patience: float) -> Order:
+        """Take part as a passive party and return the common ids."""
+
+    async def arrange(self, links: Sequence[ExchangeLink], ids: dict[str, str], *, patience: float) -> Order:
+        """Take part as the active party, whose ids come with the set each belongs to, and return the common ids."""
+
+
+class PlainComparison:
+    """Compare ids in the open."""
+
+    async def offer(self, link: ExchangeLink, ids: Sequence[str], *, patience: float) -> Order:
+        """Send all ids, get the common ones back."""
+        await link.send(Parcel(offer=Offer(ids=ids)), patience=patience)
+        order = (await expect(link, "order", patience=patience)).order
+        common = [*order.train, *order.validation, *order.test]
+        if not set(common) <= set(ids) or len(set(common)) != len(common):
+            raise PartyError(link.peer, "sent an order of rows with ids twice, or that this party does not hold")
+        return order
+
+    async def arrange(self, links: Sequence[ExchangeLink], ids: dict[str, str], *, patience: float) -> Order:
+        """Collect all offers, keep what everyone has, sort it and tell everyone."""
+        common = set(ids)
+        for link in links:
+            offered = (await expect(link, "offer", patience=patience)).offer.ids
+            if common and not common & set(offered):
+                raise DataError(f"no sample id is held by all parties: {link.peer} shares none with those before it")
+            common &= set(offered)
+        # Sorted, so that the result does not depend on the order of rows in anybody's file.
+        chosen = sorted(common)
+        order = Order(**{name: [one for one in chosen if ids[one] == name] for name in ("train", "validation", "test")})
+        for name in ("train", "test"):
+            if not getattr(order, name):
+                raise DataError(f"of the {len(chosen)} rows that all parties hold, none is for {name}")
+        for link in links:
+            await link.send(Parcel(order=order), patience=patience)
+        return order

@@ -1,0 +1,38 @@
+"""Batch plans: every party derives the same batches from a phase, so that none are sent."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from protos.phase_pb2 import Plan, Samples
+from wire.errors import PartyError
+from wire.seeds import derive
+
+
+@dataclass(frozen=True)
+class SampleSets:
+    """Row numbers, in the common order, of every named set."""
+
+    rows: dict["Samples.Set", torch.Tensor]
+
+    @classmethod
+    def consecutive(cls, train: int, validation: int, test: int) -> "SampleSets":
+        """Make the sets of an aligned table: training rows first, then validation, then test."""
+        parts = torch.split(torch.arange(train + validation + test), [train, validation, test])
+        sets = dict(zip((Samples.TRAIN, Samples.VALIDATION, Samples.TEST), parts, strict=True))
+        # Nobody has asked to be forgotten yet.
+        return cls({**sets, Samples.FORGET: torch.arange(0), Samples.REMAINING: parts[0]})
+
+
+def draw(sets: SampleSets, over: Samples, plan: Plan) -> list[torch.Tensor]:
+    """Cut a sample set into batches by a plan; the last one may be smaller."""
+    rows = sets.rows.get(over.set)
+    if rows is None or not len(rows):
+        raise PartyError("coordinator", f"asked for a phase over {Samples.Set.Name(over.set)}, a set without rows")
+    if not 0 < over.share <= 1 or plan.batch_size < 1:
+        raise PartyError("coordinator", f"asked for a share of {over.share} in batches of {plan.batch_size}")
+    if plan.shuffle or over.share < 1:
+        order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(derive(plan.seed, "batches")))
+        rows = rows[order[: math.ceil(over.share * len(rows))]]
+    return list(torch.split(rows, plan.batch_size))

@@ -1,0 +1,36 @@
+"""Which file a party reads, and what its columns are."""
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from settings.files import Settings
+
+
+class DataSettings(Settings):
+    """A party's own data file."""
+
+    path: Path  # .csv, .csv.gz, .tsv, .parquet or .npz
+    id: str = "id"  # the column, or array, of sample ids; an npz file may also call it `ids`
+    label: str | None = None  # the active party's column of labels; by default `label`, in an npz file `labels`
+    split: str = "split"  # a column that says train, validation or test; without it, the id decides
+    test_fraction: float = Field(default=0.2, gt=0, lt=1)  # used where there is no such column
+    # The kind of a column is guessed from its values; these three lists overrule the guess.
+    numeric: list[str] = Field(default_factory=list)
+    categorical: list[str] = Field(default_factory=list)
+    ignore: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _one_kind_each(self) -> Self:
+        named = [*self.numeric, *self.categorical, *self.ignore]
+        for name in named:
+            if named.count(name) > 1:
+                raise ValueError(
+                    f"column `{name}` is named twice in `numeric`, `categorical` and `ignore`; once is allowed"
+                )
+        for field in ("id", "label"):
+            name = getattr(self, field)
+            if name in named:
+                raise ValueError(f"`{field}` is column `{name}`, which `numeric`, `categorical` or `ignore` names too")
+        return self

@@ -1,0 +1,36 @@
+"""Losses, computed where the labels are: at the active party."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from protos.phase_pb2 import Loss
+
+
+def per_sample(loss: Loss, logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the loss of each sample."""
+    match loss.WhichOneof("form"):
+        case "cross_entropy":
+            return functional.cross_entropy(logits, labels, reduction="none")
+        case "uncertainty":
+            return uncertainty(logits, loss.uncertainty.omega)
+        case other:
+            raise ValueError(f"unknown loss {other!r}")
+
+
+def uncertainty(logits: Tensor, omega: float) -> Tensor:
+    """ω·(H(P) − KL(P‖U)) = ω·(2H − log C): largest, ω·log C, where the prediction is uniform."""
+    log_p = functional.log_softmax(logits, dim=1)
+    entropy = -(log_p.exp() * log_p).sum(dim=1)
+    return omega * (2 * entropy - torch.log(torch.tensor(float(logits.shape[1]))))
+
+
+def reduce(loss: Loss, losses: Tensor, set_size: int) -> Tensor:
+    """Combine the samples' losses of one batch as the phase asks; see Loss.Reduction in the wire contract."""
+    match loss.reduction:
+        case Loss.BATCH_MEAN:
+            return losses.mean()
+        case Loss.SET_MEAN:
+            return losses.sum() / set_size
+        case _:
+            return losses.sum()

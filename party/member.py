@@ -1,0 +1,176 @@
+"""A party's life: join the coordinator, do what it asks, report, until told or made to stop."""
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Awaitable, Callable
+
+import grpc
+
+from party.active import Active, Reception
+from party.data.reading import read
+from party.passive import Passive
+from party.role import Role, Surroundings
+from party.settings import PartySettings
+from protos.control_pb2 import DESCRIPTOR, FromCoordinator, FromParty, Hello, Idle, Readings, Saved
+from protos.failure_pb2 import Failure
+from protos.phase_pb2 import Progress
+from settings.federation import Federation
+from wire.channels import dial, path
+from wire.errors import FedoraError, PartyError, from_failure, to_failure
+from wire.link import Link, pack_control, unpack_control
+from wire.meter import Meter
+from wire.protocol import COORDINATOR, PROTOCOL, VERSION
+
+JOIN = DESCRIPTOR.services_by_name["Control"].methods_by_name["Join"]
+
+log = logging.getLogger(__name__)
+
+ControlLink = Link[FromParty, FromCoordinator]
+Work = Callable[[FromCoordinator], Awaitable[FromParty]]
+
+
+class Member:
+    """One party process: it keeps its rows and its place in the federation from job to job."""
+
+    def __init__(self, settings: PartySettings, federation: Federation) -> None:
+        active = settings.name == federation.active.name
+        records = read(settings.data, with_labels=active)
+        log.info("%s: %d rows", settings.data.path, len(records.ids))
+        self._around = Surroundings(settings, federation, records, Meter())
+        self._reception = Reception(self._around) if active else None
+        self._role: Role | None = None
+        self._work: asyncio.Task[None] | None = None
+
+    async def live(self) -> None:
+        """Serve the coordinator; when the connection is lost, try to join again for as long as the deadline allows."""
+        if self._reception:
+            await self._reception.start()
+        try:
+            while True:
+                try:
+                    await self._serve()
+                except PartyError as error:
+                    if error.kind != Failure.LOST:
+                        raise
+                    log.warning("%s; joining again", error)
+                finally:
+                    await self._dismiss()
+        finally:
+            if self._reception:
+                await self._reception.stop()
+
+    async def _serve(self) -> None:
+        """Join the coordinator and answer it until the connection ends."""
+        federation, name = self._around.federation, self._around.settings.name
+        async with dial(federation.coordinator.address, federation.deadlines.silence) as channel:
+            await self._reach(channel)
+            call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(path(JOIN))()
+            link: ControlLink = Link(
+                call,
+                me=name,
+                peer=COORDINATOR,
+                meter=self._around.meter,
+                pack=pack_control,
+                unpack=unpack_control(FromCoordinator),
+            )
+            try:
+                await link.send(FromParty(hello=Hello(protocol=PROTOCOL, party=name, version=VERSION)))
+                while True:
+                    await self._obey(link, await link.receive())
+            finally:
+                link.close()
+
+    async def _reach(self, channel: grpc.aio.Channel) -> None:
+        federation = self._around.federation
+        try:
+            async with asyncio.timeout(federation.deadlines.join):
+                await channel.channel_ready()
+        except TimeoutError:
+            address, join = federation.coordinator.address, federation.deadlines.join
+            raise PartyError(COORDINATOR, f"cannot be reached at {address} within {join:g} s", Failure.SILENT) from None
+
+    async def _obey(self, link: ControlLink, message: FromCoordinator) -> None:
+        """Start what a message asks for; only a dismissal interrupts what is under way."""
+        match message.WhichOneof("content"):
+            case "welcome":
+                log.info("joined the coordinator, release %s", message.welcome.version)
+            case "failure":
+                raise from_failure(message.failure)
+            case "dismiss":
+                if message.dismiss.reason:
+                    log.warning("job given up: %s", message.dismiss.reason)
+                await self._dismiss()
+                await link.send(FromParty(idle=Idle()))
+            case "setup" | "phase" | "save" | "collect" as asked:
+                if self._work and not self._work.done():
+                    raise PartyError(COORDINATOR, f"sent {asked} before the last request was answered")
+                self._work = asyncio.create_task(self._answer(link, asked, message))
+            case other:
+                raise PartyError(COORDINATOR, f"sent {other}, which this party does not know")
+
+    async def _answer(self, link: ControlLink, asked: str, message: FromCoordinator) -> None:
+        """Do one thing that was asked for and say how it went."""
+        work: dict[str, Work] = {
+            "setup": self._setup,
+            "phase": lambda message: self._phase(link, message),
+            "save": self._save,
+            "collect": self._collect,
+        }
+        try:
+            answer = await work[asked](message)
+        except FedoraError as error:
+            log.error("%s", error)
+            answer = FromParty(failure=to_failure(error, reporter=self._around.settings.name))
+        except Exception as error:
+            log.error("%s", traceback.format_exc())
+            reason = f"failed with an unexpected {type(error).__name__}: {error}"
+            failure = Failure(kind=Failure.INTERNAL, culprit=self._around.settings.name, reason=reason)
+            answer = FromParty(failure=failure)
+        await link.send(answer)
+
+    async def _setup(self, message: FromCoordinator) -> FromParty:
+        if self._role:
+            raise PartyError(COORDINATOR, "sent a new job before the last one was dismissed")
+        self._role = (
+            Active(self._around, message.setup, self._reception)
+            if self._reception
+            else Passive(self._around, message.setup)
+        )
+        return FromParty(ready=await self._role.prepare())
+
+    async def _phase(self, link: ControlLink, message: FromCoordinator) -> FromParty:
+        async def tell(progress: Progress) -> None:
+            await link.send(FromParty(progress=progress))
+
+        self._around.meter.enter(message.phase.name, message.phase.round)
+        return FromParty(report=await self._in_job().run(message.phase, tell))
+
+    async def _save(self, message: FromCoordinator) -> FromParty:
+        share = self._in_job().share
+        if share is None:
+            raise PartyError(COORDINATOR, "asked to save before the job was set up")
+        path = self._around.settings.models / f"{message.save.name}.safetensors"
+        try:
+            return FromParty(saved=Saved(name=message.save.name, sha256=share.save(path)))
+        except OSError as error:
+            raise PartyError(self._around.settings.name, f"cannot write {path}: {error.strerror}") from None
+
+    async def _collect(self, message: FromCoordinator) -> FromParty:
+        return FromParty(readings=Readings(readings=self._around.meter.close()))
+
+    def _in_job(self) -> Role:
+        if self._role is None:
+            raise PartyError(COORDINATOR, "asked for work before the job was set up")
+        return self._role
+
+    async def _dismiss(self) -> None:
+        """Drop the job, if there is one, with all it holds."""
+        if self._work:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
+            self._work = None
+        if self._role:
+            role, self._role = self._role, None
+            await role.close()
+        self._around.meter.close()

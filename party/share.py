@@ -1,0 +1,161 @@
+"""One party's share of a job: its aligned rows, its networks, what its update rules remember, and how they are kept."""
+
+import json
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from party import models
+from party.augmentation import augment
+from party.batches import SampleSets
+from party.data.encoding import Encoding, Inputs, LabelEncoding, from_json, learn
+from party.data.records import Records
+from party.updates import Memory
+from protos.exchange_pb2 import Order
+from protos.phase_pb2 import Phase
+from settings.model import Model
+from settings.storage import write_atomically
+from wire.errors import DataError, SettingsError
+from wire.seeds import derive
+
+FORMAT = "fedora-model-1"
+
+
+@dataclass
+class Share:
+    """The state of one party in one job. It has one owner, the party's role."""
+
+    model: Model
+    networks: nn.ModuleDict
+    inputs: Inputs | None
+    labels: Tensor | None
+    sets: SampleSets
+    description: dict[str, Any]  # stored with the networks: all that is needed to use them again
+    memory: Memory = field(default_factory=Memory)
+
+    def embed(self, rows: Tensor, phase: Phase, step: int) -> Tensor:
+        """Return h_i = φ_i(A_i; θ_i) for some rows."""
+        assert self.inputs is not None
+        batch = self.inputs.batch(rows)
+        if batch.dim() == 4 and (phase.augmentation.flip or phase.augmentation.shift):
+            batch = augment(batch, phase.augmentation, phase.plan.seed, step)
+        embedding: Tensor = self.networks["bottom"](batch)
+        return embedding
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers are trained here."""
+        return sum(parameter.numel() for parameter in self.networks.parameters())
+
+    def snapshot(self) -> list[Tensor]:
+        """Return a copy of all parameters."""
+        return [parameter.detach().clone() for parameter in self.networks.parameters()]
+
+    def change_squared(self, before: list[Tensor]) -> float:
+        """Return ‖θ − θ_before‖², in double precision."""
+        pairs = zip(self.networks.parameters(), before, strict=True)
+        return sum(float((now.detach().double() - then.double()).square().sum()) for now, then in pairs)
+
+    def save(self, path: Path) -> str:
+        """Write the networks and their description; return the file's SHA-256."""
+        metadata = {"format": FORMAT, "description": json.dumps(self.description)}
+        content = save({name: value.contiguous() for name, value in self.networks.state_dict().items()}, metadata)
+        write_atomically(path, content)
+        return sha256(content).hexdigest()
+
+
+def assemble(
+    records: Records,
+    order: Order,
+    *,
+    party: str,
+    place: int,
+    seed: int,
+    model: Model,
+    own_bottom: dict[str, Any] | None,
+    passive: list[str] | None,
+) -> Share:
+    """Make a party's share with fresh parameters. `passive` is given to the active party, which gets the top model."""
+    aligned, sets = _align(records, order)
+    train = np.arange(len(order.train))
+    description: dict[str, Any] = {"party": party, "model": model.model_dump(), "own_bottom": own_bottom}
+    if aligned.features is not None:
+        description["encoding"] = learn(aligned.features, train).to_json()
+    if passive is not None:
+        assert aligned.labels is not None
+        description["classes"] = LabelEncoding.learn(aligned.labels).to_json()
+        description["passive"] = passive
+    return _build(aligned, sets, description, place=place, seed=seed)
+
+
+def reload(records: Records, order: Order, path: Path, *, place: int, wanted: Model | None) -> Share:
+    """Make a party's share from a saved model; it must be the model the job describes, if the job describes one."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            values = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no saved model of that name") from None
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"{path}: is not a model that can be loaded: {error}") from None
+    if metadata.get("format") != FORMAT:
+        raise DataError(f"{path}: is not a model of this software ({FORMAT})")
+    description = json.loads(metadata["description"])
+    if wanted is not None and wanted != Model.model_validate(description["model"]):
+        kept = description["model"]
+        raise SettingsError(f"model: differs from the saved model, which is {kept}: leave the section out to use that")
+    aligned, sets = _align(records, order)
+    share = _build(aligned, sets, description, place=place, seed=0)
+    try:
+        share.networks.load_state_dict(values)
+    except RuntimeError:
+        raise DataError(f"{path}: its parameters do not fit its own description") from None
+    return share
+
+
+def _align(records: Records, order: Order) -> tuple[Records, SampleSets]:
+    """Put the party's own rows into the common order."""
+    where = {one: row for row, one in enumerate(records.ids)}
+    rows = np.array([where[one] for one in (*order.train, *order.validation, *order.test)])
+    return records.select(rows), SampleSets.consecutive(len(order.train), len(order.validation), len(order.test))
+
+
+def _build(aligned: Records, sets: SampleSets, description: dict[str, Any], *, place: int, seed: int) -> Share:
+    """Encode the rows and make the networks that a description tells of."""
+    model = Model.model_validate(description["model"])
+    networks = nn.ModuleDict()
+    inputs = labels = None
+    if "encoding" in description:
+        encoding: Encoding = from_json(description["encoding"])
+        if aligned.features is None:
+            raise DataError(f"{aligned.origin}: has no features, but the saved model was trained with some")
+        inputs = encoding.apply(aligned.features)
+        networks["bottom"] = _bottom(model, description["own_bottom"], inputs.shape, derive(seed, "bottom", place))
+    if "classes" in description:
+        classes = LabelEncoding.from_json(description["classes"])
+        assert aligned.labels is not None
+        labels = torch.from_numpy(classes.apply(aligned.labels))
+        members = len(description["passive"]) + ("bottom" in networks)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive(seed, "top"))
+            networks["top"] = models.mlp.top(members * model.embedding, model.top, len(classes.classes))
+    return Share(model, networks, inputs, labels, sets, description)
+
+
+def _bottom(model: Model, own: dict[str, Any] | None, shape: tuple[int, ...], seed: int) -> nn.Module:
+    """Make a bottom model: the party's own choice, or else the job's."""
+    if own is not None:
+        settings = {key: value for key, value in own.items() if key != "bottom"}
+        chosen = models.bottom(own.get("bottom", model.bottom), settings, origin="the party file's model")
+    else:
+        chosen = models.bottom(model.bottom, model.bottom_settings, origin="model")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return chosen.build(shape, model.embedding)

@@ -1,0 +1,181 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Samples(_message.Message):
+    __slots__ = ("set", "share")
+    class Set(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        SET_UNSPECIFIED: _ClassVar[Samples.Set]
+        TRAIN: _ClassVar[Samples.Set]
+        VALIDATION: _ClassVar[Samples.Set]
+        TEST: _ClassVar[Samples.Set]
+        FORGET: _ClassVar[Samples.Set]
+        REMAINING: _ClassVar[Samples.Set]
+    SET_UNSPECIFIED: Samples.Set
+    TRAIN: Samples.Set
+    VALIDATION: Samples.Set
+    TEST: Samples.Set
+    FORGET: Samples.Set
+    REMAINING: Samples.Set
+    SET_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    set: Samples.Set
+    share: float
+    def __init__(self, set: _Optional[_Union[Samples.Set, str]] = ..., share: _Optional[float] = ...) -> None: ...
+
+class Plan(_message.Message):
+    __slots__ = ("seed", "batch_size", "shuffle")
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    SHUFFLE_FIELD_NUMBER: _ClassVar[int]
+    seed: int
+    batch_size: int
+    shuffle: bool
+    def __init__(self, seed: _Optional[int] = ..., batch_size: _Optional[int] = ..., shuffle: _Optional[bool] = ...) -> None: ...
+
+class CrossEntropy(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Uncertainty(_message.Message):
+    __slots__ = ("omega",)
+    OMEGA_FIELD_NUMBER: _ClassVar[int]
+    omega: float
+    def __init__(self, omega: _Optional[float] = ...) -> None: ...
+
+class Loss(_message.Message):
+    __slots__ = ("cross_entropy", "uncertainty", "reduction")
+    class Reduction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        BATCH_MEAN: _ClassVar[Loss.Reduction]
+        SET_MEAN: _ClassVar[Loss.Reduction]
+        SUM: _ClassVar[Loss.Reduction]
+    BATCH_MEAN: Loss.Reduction
+    SET_MEAN: Loss.Reduction
+    SUM: Loss.Reduction
+    CROSS_ENTROPY_FIELD_NUMBER: _ClassVar[int]
+    UNCERTAINTY_FIELD_NUMBER: _ClassVar[int]
+    REDUCTION_FIELD_NUMBER: _ClassVar[int]
+    cross_entropy: CrossEntropy
+    uncertainty: Uncertainty
+    reduction: Loss.Reduction
+    def __init__(self, cross_entropy: _Optional[_Union[CrossEntropy, _Mapping]] = ..., uncertainty: _Optional[_Union[Uncertainty, _Mapping]] = ..., reduction: _Optional[_Union[Loss.Reduction, str]] = ...) -> None: ...
+
+class Observe(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Sgd(_message.Message):
+    __slots__ = ("lr", "momentum", "weight_decay", "nesterov")
+    LR_FIELD_NUMBER: _ClassVar[int]
+    MOMENTUM_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_DECAY_FIELD_NUMBER: _ClassVar[int]
+    NESTEROV_FIELD_NUMBER: _ClassVar[int]
+    lr: float
+    momentum: float
+    weight_decay: float
+    nesterov: bool
+    def __init__(self, lr: _Optional[float] = ..., momentum: _Optional[float] = ..., weight_decay: _Optional[float] = ..., nesterov: _Optional[bool] = ...) -> None: ...
+
+class Adam(_message.Message):
+    __slots__ = ("lr", "beta1", "beta2", "epsilon", "weight_decay")
+    LR_FIELD_NUMBER: _ClassVar[int]
+    BETA1_FIELD_NUMBER: _ClassVar[int]
+    BETA2_FIELD_NUMBER: _ClassVar[int]
+    EPSILON_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_DECAY_FIELD_NUMBER: _ClassVar[int]
+    lr: float
+    beta1: float
+    beta2: float
+    epsilon: float
+    weight_decay: float
+    def __init__(self, lr: _Optional[float] = ..., beta1: _Optional[float] = ..., beta2: _Optional[float] = ..., epsilon: _Optional[float] = ..., weight_decay: _Optional[float] = ...) -> None: ...
+
+class Update(_message.Message):
+    __slots__ = ("observe", "sgd", "adam", "fresh")
+    OBSERVE_FIELD_NUMBER: _ClassVar[int]
+    SGD_FIELD_NUMBER: _ClassVar[int]
+    ADAM_FIELD_NUMBER: _ClassVar[int]
+    FRESH_FIELD_NUMBER: _ClassVar[int]
+    observe: Observe
+    sgd: Sgd
+    adam: Adam
+    fresh: bool
+    def __init__(self, observe: _Optional[_Union[Observe, _Mapping]] = ..., sgd: _Optional[_Union[Sgd, _Mapping]] = ..., adam: _Optional[_Union[Adam, _Mapping]] = ..., fresh: _Optional[bool] = ...) -> None: ...
+
+class Augmentation(_message.Message):
+    __slots__ = ("flip", "shift")
+    FLIP_FIELD_NUMBER: _ClassVar[int]
+    SHIFT_FIELD_NUMBER: _ClassVar[int]
+    flip: bool
+    shift: int
+    def __init__(self, flip: _Optional[bool] = ..., shift: _Optional[int] = ...) -> None: ...
+
+class Phase(_message.Message):
+    __slots__ = ("number", "name", "round", "over", "plan", "loss", "update", "train_mode", "augmentation")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    OVER_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    LOSS_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_FIELD_NUMBER: _ClassVar[int]
+    TRAIN_MODE_FIELD_NUMBER: _ClassVar[int]
+    AUGMENTATION_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    name: str
+    round: int
+    over: Samples
+    plan: Plan
+    loss: Loss
+    update: Update
+    train_mode: bool
+    augmentation: Augmentation
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., round: _Optional[int] = ..., over: _Optional[_Union[Samples, _Mapping]] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., train_mode: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ...) -> None: ...
+
+class Report(_message.Message):
+    __slots__ = ("phase", "rows", "steps", "change_squared", "compute_seconds", "wait_seconds", "loss_sum", "correct", "figures")
+    class FiguresEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_SQUARED_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    WAIT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    LOSS_SUM_FIELD_NUMBER: _ClassVar[int]
+    CORRECT_FIELD_NUMBER: _ClassVar[int]
+    FIGURES_FIELD_NUMBER: _ClassVar[int]
+    phase: int
+    rows: int
+    steps: int
+    change_squared: float
+    compute_seconds: float
+    wait_seconds: float
+    loss_sum: float
+    correct: int
+    figures: _containers.ScalarMap[str, float]
+    def __init__(self, phase: _Optional[int] = ..., rows: _Optional[int] = ..., steps: _Optional[int] = ..., change_squared: _Optional[float] = ..., compute_seconds: _Optional[float] = ..., wait_seconds: _Optional[float] = ..., loss_sum: _Optional[float] = ..., correct: _Optional[int] = ..., figures: _Optional[_Mapping[str, float]] = ...) -> None: ...
+
+class Progress(_message.Message):
+    __slots__ = ("phase", "steps", "of_steps", "loss")
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    OF_STEPS_FIELD_NUMBER: _ClassVar[int]
+    LOSS_FIELD_NUMBER: _ClassVar[int]
+    phase: int
+    steps: int
+    of_steps: int
+    loss: float
+    def __init__(self, phase: _Optional[int] = ..., steps: _Optional[int] = ..., of_steps: _Optional[int] = ..., loss: _Optional[float] = ...) -> None: ...

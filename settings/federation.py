@@ -1,0 +1,75 @@
+"""The federation file: who takes part and where they are reached. It is the same for every member."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, PositiveFloat, model_validator
+
+from settings.files import Settings, load
+
+
+def _checked_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name) or name == "coordinator":
+        raise ValueError(f"{name!r} is not a name: letters, digits, '.', '_' and '-', at most 63, not 'coordinator'")
+    return name
+
+
+def _checked_address(address: str) -> str:
+    host, separator, port = address.rpartition(":")
+    if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"{address!r} is not an address: write HOST:PORT, such as 10.0.0.1:7000")
+    return address
+
+
+Name = Annotated[str, AfterValidator(_checked_name)]
+Address = Annotated[str, AfterValidator(_checked_address)]
+
+
+class Coordinator(Settings):
+    """Where the coordinator is reached."""
+
+    address: Address
+
+
+class Active(Settings):
+    """The party with the labels, and where passive parties reach it."""
+
+    name: Name = "active"
+    address: Address
+
+
+class Deadlines(Settings):
+    """How long, in seconds, anything is waited for."""
+
+    join: PositiveFloat = 60  # until every party has joined, and for a party, until the coordinator is reached
+    setup: PositiveFloat = 600  # for reading files, joining rows and making models
+    step: PositiveFloat = 60  # for one message of the other side while a phase runs
+    silence: PositiveFloat = 10  # until a stopped or cut-off process is taken for lost
+
+
+class Federation(Settings):
+    """The members of a federation."""
+
+    coordinator: Coordinator
+    active: Active
+    passive: list[Name] = Field(min_length=1, max_length=32)
+    deadlines: Deadlines = Deadlines()
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        names = [self.active.name, *self.passive]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"the name {name!r} is given to two parties")
+        return self
+
+    @property
+    def parties(self) -> list[str]:
+        """All parties, in the order in which the top model sees their embeddings."""
+        return [*self.passive, self.active.name]
+
+
+def load_federation(path: Path) -> Federation:
+    """Read a federation file."""
+    return load(path, Federation)

@@ -1,0 +1,20 @@
+"""The model section of a job: which networks, by name, and their sizes."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+
+class Model(BaseModel):
+    """Names and sizes of the networks. Further settings belong to the bottom model named here; parties check them."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    bottom: str = "mlp"
+    embedding: Annotated[int, Field(ge=1, le=65536)] = 64
+    top: Annotated[list[PositiveInt], Field(max_length=16)] = Field(default=[128])
+
+    @property
+    def bottom_settings(self) -> dict[str, Any]:
+        """The settings that belong to the bottom model."""
+        return dict(self.model_extra or {})

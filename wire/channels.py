@@ -1,0 +1,80 @@
+"""Connections: every gRPC option is set here, once, with its reason."""
+
+import errno
+import socket
+from typing import Any
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor
+
+from wire.errors import PortError
+
+
+def options(silence: float) -> list[tuple[str, int]]:
+    """Return the options of both servers and clients."""
+    half = int(silence * 1000 / 2)
+    return [
+        # A batch of embeddings, or a list of all sample ids, is one message.
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_receive_message_length", -1),
+        # gRPC's own threads answer pings: a member that computes for minutes is alive, and one that was stopped, or cut
+        # off without a goodbye, is known to be gone after `silence`: half of it until the ping, half for its answer.
+        ("grpc.keepalive_time_ms", half),
+        ("grpc.keepalive_timeout_ms", half),
+        ("grpc.keepalive_permit_without_calls", 1),
+        # Without these a quiet connection's pings are taken for abuse and the connection is closed.
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", max(half // 2, 1)),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", max(half // 2, 1)),
+        ("grpc.http2.max_ping_strikes", 0),
+        # Two servers must not share a port in silence.
+        ("grpc.so_reuseport", 0),
+        # Reconnect within the deadline, whatever the number of earlier attempts.
+        ("grpc.initial_reconnect_backoff_ms", 200),
+        ("grpc.max_reconnect_backoff_ms", 2000),
+        # A proxy for the web, set in the environment, is not meant for members of a federation.
+        ("grpc.enable_http_proxy", 0),
+    ]
+
+
+def path(method: MethodDescriptor) -> str:
+    """Return the name by which a method of the wire contract is called."""
+    return f"/{method.containing_service.full_name}/{method.name}"
+
+
+def dial(address: str, silence: float) -> grpc.aio.Channel:
+    """Return a channel to an address; it connects when it is first used."""
+    return grpc.aio.insecure_channel(address, options=options(silence))
+
+
+async def listen(
+    address: str, handlers: "dict[MethodDescriptor, grpc.RpcMethodHandler[Any, Any]]", silence: float
+) -> grpc.aio.Server:
+    """Start a server for the given methods."""
+    server = grpc.aio.server(options=options(silence))
+    for method, handler in handlers.items():
+        service = method.containing_service.full_name
+        generic = grpc.method_handlers_generic_handler(service, {method.name: handler})
+        server.add_generic_rpc_handlers((generic,))
+    _check_free(address)
+    try:
+        server.add_insecure_port(address)
+    except RuntimeError:
+        raise PortError(f"{address} cannot be listened on") from None
+    await server.start()
+    return server
+
+
+def _check_free(address: str) -> None:
+    """Refuse an address that cannot be bound, with the reason that gRPC does not give."""
+    host, _, port = address.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, _, _, place = found[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise PortError(f"{address} is in use by another process: stop it or choose another port") from None
+        raise PortError(f"{address} cannot be listened on: {error.strerror or error}") from None

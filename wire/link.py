@@ -1,0 +1,164 @@
+"""One end of a stream to one peer: metered, with a deadline for every wait, and errors that name the peer."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from protos.control_pb2 import FromCoordinator, FromParty
+from protos.failure_pb2 import Failure
+from protos.meter_pb2 import Kind
+from wire.errors import PartyError
+from wire.meter import Meter, Packed
+
+Sent = TypeVar("Sent")
+Received = TypeVar("Received")
+
+# Messages read ahead of the one who wants them. More than a sender ever has under way without an answer (see
+# party/passive.py), so that two ends that both write cannot wait for each other for ever.
+READ_AHEAD = 8
+
+
+class Stream(Protocol):
+    """What a gRPC client's call and a server's context have in common."""
+
+    async def read(self) -> Any:
+        """Return the next message's bytes, or grpc.aio.EOF."""
+
+    async def write(self, message: bytes) -> None:
+        """Send one message, waiting while the other side cannot take more."""
+
+
+class Link(Generic[Sent, Received]):
+    """A metered end of a stream."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        *,
+        me: str,
+        peer: str,
+        meter: Meter,
+        pack: Callable[[Sent], Packed],
+        unpack: Callable[[bytes], tuple[Received, Packed]],
+    ) -> None:
+        self.me, self.peer, self.meter = me, peer, meter
+        self._stream, self._pack, self._unpack = stream, pack, unpack
+        self._arrived: asyncio.Queue[bytes | PartyError] = asyncio.Queue(READ_AHEAD)
+        self._reader = asyncio.create_task(self._read_ahead())
+
+    async def ended(self) -> None:
+        """Wait until the other side has gone."""
+        await asyncio.wait([self._reader])
+
+    async def send(self, message: Sent, *, patience: float | None = None) -> None:
+        """Send one message; the peer must take it within `patience` seconds."""
+        packed = self._pack(message)
+        self.meter.count(self.me, self.peer, packed)
+        try:
+            async with asyncio.timeout(patience):
+                await self._stream.write(packed.data)
+        except TimeoutError:
+            raise self._silent(f"took no message for {patience:g} s") from None
+        except (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError):
+            raise self._lost() from None
+
+    async def receive(self, *, patience: float | None = None) -> Received:
+        """Return the next message; it must come within `patience` seconds."""
+        try:
+            async with asyncio.timeout(patience):
+                arrived = await self._arrived.get()
+        except TimeoutError:
+            raise self._silent(f"sent nothing for {patience:g} s") from None
+        if isinstance(arrived, PartyError):
+            self._arrived.put_nowait(arrived)  # whoever asks next is told the same
+            raise arrived
+        try:
+            message, packed = self._unpack(arrived)
+        except ValueError as error:
+            raise PartyError(self.peer, f"sent a message that cannot be read: it {error}", Failure.PROTOCOL) from None
+        self.meter.count(self.peer, self.me, packed)
+        return message
+
+    def close(self) -> None:
+        """Stop reading; the stream itself belongs to the one who opened it."""
+        self._reader.cancel()
+
+    async def _read_ahead(self) -> None:
+        while True:
+            try:
+                data = await self._stream.read()
+            except (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError):
+                data = grpc.aio.EOF
+            if not isinstance(data, bytes):
+                await self._arrived.put(self._lost())
+                return
+            await self._arrived.put(data)
+
+    def _silent(self, reason: str) -> PartyError:
+        return PartyError(self.peer, reason, Failure.SILENT)
+
+    def _lost(self) -> PartyError:
+        why = "the process ended or was stopped, or the network is cut"
+        return PartyError(self.peer, f"is gone: its connection to {self.me} broke ({why})", Failure.LOST)
+
+
+async def read_first(
+    stream: Stream, unpack: Callable[[bytes], tuple[Received, Packed]], *, patience: float
+) -> tuple[Received, Packed]:
+    """Read the message in which a caller says who it is, before there is a link to count it on."""
+    try:
+        async with asyncio.timeout(patience):
+            data = await stream.read()
+        if isinstance(data, bytes):
+            return unpack(data)
+        raise PartyError("a caller", "hung up without a word", Failure.LOST)
+    except TimeoutError:
+        raise PartyError("a caller", f"did not say who it is within {patience:g} s", Failure.SILENT) from None
+    except ValueError as error:
+        raise PartyError("a caller", f"sent a first message that cannot be read: it {error}") from None
+
+
+M = TypeVar("M", bound=Message)
+
+# What the meter calls the time before, between and after the phases.
+_SECTIONS = {
+    "hello": ("join", 0),
+    "welcome": ("join", 0),
+    "setup": ("setup", 0),
+    "ready": ("setup", 0),
+    "save": ("closing", 0),
+    "saved": ("closing", 0),
+    "collect": ("closing", 0),
+}
+_CLOSING_THE_BOOKS = {"readings", "dismiss", "idle"}
+
+
+def pack_control(message: FromParty | FromCoordinator) -> Packed:
+    """Serialize a message between coordinator and party."""
+    return _labelled(message, message.SerializeToString())
+
+
+def unpack_control(kind: type[M]) -> Callable[[bytes], tuple[M, Packed]]:
+    """Return the reader for messages of one class."""
+
+    def unpack(data: bytes) -> tuple[M, Packed]:
+        try:
+            message = kind.FromString(data)
+        except Exception as error:  # protobuf's DecodeError is not in its type stubs
+            raise ValueError(f"is not a {kind.__name__}: {error}") from None
+        return message, _labelled(message, data)
+
+    return unpack
+
+
+def _labelled(message: Message, data: bytes) -> Packed:
+    """Say where a message is booked; what closes the books is not in them."""
+    content = message.WhichOneof("content") or ""
+    if content in _CLOSING_THE_BOOKS:
+        return Packed(data, None)
+    if isinstance(message, FromCoordinator) and content == "phase":
+        return Packed(data, Kind.CONTROL, phase=(message.phase.name, message.phase.round))
+    return Packed(data, Kind.CONTROL, phase=_SECTIONS.get(content))

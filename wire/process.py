@@ -1,0 +1,64 @@
+"""How a process of this project begins and ends: logging, signals, exit codes."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Coroutine
+from typing import Any
+
+from wire.errors import ALL, FedoraError, StoppedError
+
+
+def start_logging() -> None:
+    """Log to standard error, one line an event."""
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
+    )
+
+
+def run_until_done(work: Coroutine[Any, Any, None]) -> int:
+    """Run a process's main coroutine until it ends or a signal stops it; return the exit code.
+
+    Errors meant for a user are printed as one sentence, on the last line, behind `error:`.
+    """
+    try:
+        asyncio.run(_interruptible(work))
+    except FedoraError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return error.exit_code
+    return 0
+
+
+async def _interruptible(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        raise StoppedError("stopped by a signal") from None
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def end_with_parent() -> None:
+    """End this process when standard input closes, which it does when the parent ends, however it ends."""
+
+    def watch() -> None:
+        with contextlib.suppress(OSError):
+            while os.read(0, 1024):
+                pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def exit_codes() -> str:
+    """List the exit codes for a help text."""
+    return "\n".join(f"  {error.exit_code:>3}  {error.meaning}" for error in ALL)

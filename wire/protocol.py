@@ -1,0 +1,22 @@
+"""What both ends of a connection must agree on before anything else."""
+
+from importlib.metadata import version
+
+from protos.failure_pb2 import Failure
+from wire.errors import PartyError
+
+# Raised whenever a message changes its meaning. Members of different numbers refuse each other.
+PROTOCOL = 1
+
+VERSION = version("fedora-vfl")
+
+COORDINATOR = "coordinator"
+
+
+def check_protocol(theirs: int, *, peer: str) -> None:
+    """Refuse a peer that speaks another version of the protocol."""
+    if theirs != PROTOCOL:
+        reason = (
+            f"speaks protocol {theirs}, but protocol {PROTOCOL} is spoken here: install the same release everywhere"
+        )
+        raise PartyError(peer, reason, Failure.PROTOCOL)
