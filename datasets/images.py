@@ -1,6 +1,7 @@
 """Image sets, cut by image columns: every passive party has a stripe of every image."""
 
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +53,15 @@ def load_npz(settings: NpzData) -> Whole:
 def open_archive(path: Path) -> dict[str, NDArray[Any]]:
     """Load the arrays; a pickle, which could run code, is never opened."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.lib.npyio.NpzFile):
+            with archive:
+                return {name: archive[name] for name in archive.files}
     except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, EOFError, OSError, KeyError, AttributeError, zipfile.BadZipFile):
-        raise DataError(f"{path}: is not an npz file of plain arrays, or a broken one") from None
+    except (ValueError, EOFError, OSError, KeyError, RuntimeError, zlib.error, zipfile.BadZipFile):
+        pass  # said below, as for a file with a single array
+    raise DataError(f"{path}: is not an npz file of plain arrays, or a broken one")
 
 
 def _checked(arrays: dict[str, NDArray[Any]], part: str, path: Path) -> tuple[NDArray[np.uint8], NDArray[Any]]:

@@ -5,7 +5,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from datasets import tables
-from datasets.settings import ACTIVE, CsvData, ParquetData, party_names
+from datasets.settings import ACTIVE, CsvData, Format, ParquetData, party_names
 from datasets.shares import Share, TableShare, Whole
 from datasets.stripes import stripes
 from wire.errors import DataError
@@ -27,7 +27,7 @@ def load_table(settings: OwnTable) -> Whole:
             special = [settings.label, *([settings.split] if settings.split in table.column_names else [])]
             reading |= {"label": settings.label, "split": settings.split, "test_fraction": settings.test_fraction}
         part = table.select([identity, *features, *special])
-        if settings.format == "parquet" and settings.source == "csv":
+        if settings.format is Format.PARQUET and settings.source == "csv":
             part = _with_types(part, [name for name in features if name not in settings.categorical])
         shares[party] = TableShare(part, settings.format, reading, str(settings.path))
     return Whole(shares, _training(settings, table))
@@ -92,7 +92,7 @@ def _kinds(settings: OwnTable, table: "pa.Table", features: list[str]) -> dict[s
                 "true/false, and others can be named in `ignore`"
             )
         # A CSV file has no types: text such as 007 must not turn into a number on its way out of a Parquet file.
-        types_lost = settings.source == "parquet" and settings.format == "csv"
+        types_lost = settings.source == "parquet" and settings.format is Format.CSV
         if name in settings.numeric:
             kinds["numeric"].append(name)
         elif name in settings.categorical or (types_lost and tables.is_text(kind)):

@@ -1,9 +1,10 @@
 """The job file's `data:` section: which data set, and how it is cut among the parties."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from settings.files import Settings
 
@@ -27,10 +28,17 @@ class _Cut(Settings):
     limit: int | None = Field(default=None, ge=1)  # so many training rows, drawn at random; test rows all stay
 
 
+class Format(StrEnum):
+    """The kinds of file a table can be written as."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
 class _TableCut(_Cut):
     """What tables have in common."""
 
-    format: Literal["csv", "parquet"] = "csv"  # of the parties' files
+    format: Format = Format.CSV  # of the parties' files
 
 
 class IncomeData(_TableCut):
@@ -133,13 +141,24 @@ class FilesData(Settings):
         return len(self.files) - 1
 
 
+def _source(content: Any) -> str | None:
+    """Find out which of the classes is meant."""
+    source = content.get("source") if isinstance(content, dict) else getattr(content, "source", None)
+    return source if isinstance(source, str) else None
+
+
 DataSource = Annotated[
-    IncomeData | DigitsData | NpzData | CsvData | ParquetData | FilesData,
+    Annotated[IncomeData, Tag("income")]
+    | Annotated[DigitsData, Tag("digits")]
+    | Annotated[NpzData, Tag("npz")]
+    | Annotated[CsvData, Tag("csv")]
+    | Annotated[ParquetData, Tag("parquet")]
+    | Annotated[FilesData, Tag("files")],
+    # Given as a function, as only then the sentence can be ours.
     Discriminator(
-        "source",
+        _source,
         custom_error_type="source",
         custom_error_message=f"`source` should be one of {', '.join(SOURCES)}",
-        custom_error_context={},
     ),
 ]
 

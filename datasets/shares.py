@@ -4,11 +4,12 @@ import csv
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from datasets.settings import Format
 from settings.storage import write_atomically
 from wire.errors import DataError
 
@@ -46,7 +47,7 @@ class TableShare:
     """Columns of a table, the id first."""
 
     table: "pa.Table"
-    format: Literal["csv", "parquet"]
+    format: Format
     reading: dict[str, object]
     origin: str
 
@@ -62,7 +63,7 @@ class TableShare:
         path = folder / f"{party}.{self.format}"
         table = self.table.take(pa.array(rows))
         try:
-            write_atomically(path, _parquet(table) if self.format == "parquet" else _csv(table))
+            write_atomically(path, _parquet(table) if self.format is Format.PARQUET else _csv(table))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise DataError(f"{self.origin}: cannot be written as {self.format}: {error}") from None
         return path

@@ -5,6 +5,7 @@ import gzip
 import io
 import re
 import zlib
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from wire.errors import DataError
 TEXT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 # A party's reader takes these for missing values too.
 NULLS = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+_DECIMAL = r"^[+-]?\d+(,\d+)?([eE][+-]?\d+)?$"
 
 
 def read(path: Path) -> "pa.Table":
@@ -26,13 +28,17 @@ def read(path: Path) -> "pa.Table":
     if not kind.endswith((*TEXT_SUFFIXES, ".parquet")):
         allowed = ", ".join((*TEXT_SUFFIXES, ".parquet"))
         raise DataError(f"{path}: is not a known kind of table; its name should end in {allowed}")
+    try:
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     table = _parquet(path) if kind.endswith(".parquet") else _text(path)
     if not table.num_rows:
         raise DataError(f"{path}: has no rows")
-    names = table.column_names
-    for place, name in enumerate(names, start=1):
-        if not name or names.count(name) > 1:
-            fault = f"two columns are called `{name}`" if name else f"column {place} has no name"
+    for name, count in Counter(table.column_names).items():
+        if not name or count > 1:
+            fault = f"two columns are called `{name}`" if name else "a column has no name"
             raise DataError(f"{path}: {fault}; every column needs a name of its own")
     return table
 
@@ -40,9 +46,7 @@ def read(path: Path) -> "pa.Table":
 def _parquet(path: Path) -> "pa.Table":
     try:
         return pyarrow.parquet.ParquetFile(path).read()
-    except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or 'No such file'}") from None
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError):
+    except (pa.ArrowException, OSError):
         raise DataError(f"{path}: is not a Parquet file, or a broken one") from None
 
 
@@ -53,8 +57,6 @@ def _text(path: Path) -> "pa.Table":
         text = content.decode("utf-8-sig")
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise DataError(f"{path}: is not a gzip file, or a broken one") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise DataError(f"{path}: is not UTF-8 text; save the file as UTF-8") from None
     header, body = [*re.split(r"\r\n|\n|\r", text.lstrip("\r\n"), maxsplit=1), ""][:2]
@@ -64,7 +66,7 @@ def _text(path: Path) -> "pa.Table":
         raise DataError(f"{path}: has no rows")
     types = dict.fromkeys(names, pa.large_string())
     try:
-        return pyarrow.csv.read_csv(
+        table = pyarrow.csv.read_csv(
             io.BytesIO(body.encode()),
             pyarrow.csv.ReadOptions(use_threads=False, column_names=names, block_size=1 << 24),
             pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
@@ -72,13 +74,30 @@ def _text(path: Path) -> "pa.Table":
         )
     except pa.ArrowInvalid as error:
         raise DataError(f"{path}: is not a CSV table: {str(error).splitlines()[0]}") from None
+    return _with_decimal_points(table) if delimiter == ";" else table
+
+
+def _with_decimal_points(table: "pa.Table") -> "pa.Table":
+    """Write 1,5 as 1.5: where semicolons part the values, commas part the decimals, and ours is a comma's file."""
+    for place, name in enumerate(table.column_names):
+        column = _present(table.column(name))
+        has_comma = compute.any(compute.match_substring(column, ","))
+        if has_comma.as_py() and compute.all(compute.match_substring_regex(column, _DECIMAL)).as_py():
+            points = compute.replace_substring(table.column(name), pattern=",", replacement=".")
+            table = table.set_column(place, name, points)
+    return table
+
+
+def _present(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
+    """Strip text; the spellings of "missing" become nulls."""
+    text = compute.utf8_trim_whitespace(column)
+    missing = compute.is_in(text, value_set=pa.array(NULLS, text.type))
+    return compute.if_else(missing, pa.scalar(None, text.type), text)
 
 
 def typed(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
     """Give a column of text the type its values have, as a Parquet file needs one."""
-    text = compute.utf8_trim_whitespace(column)
-    missing = compute.is_in(text, value_set=pa.array(NULLS, text.type))
-    values = compute.if_else(missing, pa.scalar(None, text.type), text)
+    values = _present(column)
     for kind in (pa.int64(), pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
         with suppress(pa.ArrowInvalid):
             values.slice(0, 16).cast(kind)  # a long cast that fails is slow; a short one mostly tells

@@ -1,6 +1,7 @@
 """A cluster on this machine: real processes with real sockets on loopback, started together and ended together."""
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -105,14 +106,13 @@ class LocalCluster:
         """Ask every process to end, and make it end if it does not."""
         running = [process for process in self.processes.values() if process.returncode is None]
         for process in running:
-            process.terminate()
+            _signal(process, signal.SIGTERM)
         try:
             async with asyncio.timeout(GRACE_SECONDS):
                 await asyncio.gather(*(process.wait() for process in running))
         except TimeoutError:
             for process in running:
-                if process.returncode is None:
-                    process.kill()
+                _signal(process, signal.SIGKILL)
             await asyncio.gather(*(process.wait() for process in running))
 
     def log_path(self, name: str) -> Path:
@@ -123,8 +123,8 @@ class LocalCluster:
         path = self.log_path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as log:
-            # Its own session: Ctrl-C reaches this process alone, which then ends the others in order. Its standard input is
-            # held open here, so that it ends even if this process is killed.
+            # Its own session: Ctrl-C reaches this process alone, which then ends the others in order. Its standard
+            # input is held open here, so that it ends even if this process is killed.
             self.processes[name] = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", module, "--config", str(config), "--end-with-parent"),
                 stdin=asyncio.subprocess.PIPE,
@@ -144,3 +144,10 @@ class LocalCluster:
         if code < 0:
             return PartyError(name, f"was ended by {signal.Signals(-code).name}")
         return PartyError(name, f"ended with exit code {code}; its log is {self.log_path(name)}")
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Signal a process. asyncio's own way may reap it first, and asyncio then complains that it is unknown."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)

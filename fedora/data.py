@@ -33,7 +33,7 @@ def data(
     label: Annotated[str | None, typer.Option(help="Column of labels. [default: label]")] = None,
     seed: Annotated[int, typer.Option(help="Decides which rows are dropped, drawn and shuffled.")] = 0,
 ) -> None:
-    """Cut a data set into one file per party, as organisations would hold it.
+    r"""Cut a data set into one file per party, as organisations would hold it.
 
     Tables are cut by columns, images into vertical stripes. Only the active party's file has labels.
 

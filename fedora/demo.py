@@ -18,8 +18,8 @@ def demo(
 ) -> None:
     """Train on embedded census data with four processes: about a minute.
 
-    A coordinator, an active party with the labels and two passive parties learn to tell who earns more than 50,000 dollars
-    a year (UCI Adult, 48,842 people), each from its own columns. The job is an ordinary job file, shown at the end.
+    A coordinator, an active party with the labels and two passive parties learn to tell who earns more than 50,000
+    dollars a year (UCI Adult, 48,842 people), each from its own columns. The job is an ordinary job file.
     """
     run_job(JOB, out, overwrite=True, seed=seed)
     typer.echo(f"The job was {JOB}; try your own: fedora run JOB.yaml --out DIR")

@@ -21,7 +21,7 @@ def run(
     seed: Annotated[int | None, typer.Option(help="Take this seed instead of the job's.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in the same folder.")] = False,
 ) -> None:
-    """Start a local cluster, one process per member, run a job on it, and stop it again.
+    r"""Start a local cluster, one process per member, run a job on it, and stop it again.
 
     A job file looks like this; every section but `data` may be left out:
 

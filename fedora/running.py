@@ -20,7 +20,7 @@ from protos.control_pb2 import Result
 from settings.federation import Deadlines
 from settings.files import Settings, check, load
 from settings.storage import write_atomically
-from wire.errors import DataError, FedoraError, SettingsError
+from wire.errors import DataError, SettingsError
 
 LOADED = "loaded"  # what a model taken `from` an earlier run is called in the new one
 LAST_WORDS_SECONDS = 2.0
@@ -58,7 +58,6 @@ async def run_locally(
     job: Job, *, origin: Path, out: Path, console: Console, deadlines: Deadlines | None = None
 ) -> dict[str, Any]:
     """Run a job with one process per member; return its result, which is also written to `out`."""
-    out = out.absolute()
     source = check({"data": job.data} if job.data else {}, _Data, origin=str(origin)).data
     files = cut(_beside(source, origin.parent), out / "data", seed=job.seed)
     federation = loopback_federation([name for name in files if name != "active"], deadlines=deadlines)
@@ -94,12 +93,9 @@ async def _submit(cluster: LocalCluster, text: str, origin: Path, follow: Follow
         if not job.done():
             # The coordinator mostly knows better what the end of a process meant for the job.
             await asyncio.wait([job], timeout=LAST_WORDS_SECONDS)
-        if job.done() and not watch.done():
+        if job.done():
             return job.result()
-        ending = await watch
-        if job.done() and not isinstance(ending, FedoraError):
-            return job.result()
-        raise ending
+        raise watch.result()
     finally:
         for task in (job, watch):
             task.cancel()

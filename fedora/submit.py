@@ -25,8 +25,8 @@ def submit(
 ) -> None:
     """Run a job on a cluster that is already up, and follow it; Ctrl-C stops the job, not the cluster.
 
-    The parties use the data files that their own party files name, so the job's `data` section is not used. Models stay with
-    the parties, saved under `train.save`; `train.from` is such a name here.
+    The parties use the data files that their own party files name, so the job's `data` section is not used. Models
+    stay with the parties, saved under `train.save`; `train.from` is such a name here.
     """
     from deploy.submission import submit as submit_job
     from fedora.following import Follower

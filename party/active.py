@@ -114,7 +114,7 @@ class Active(Role):
         records, federation = self.around.records, self.around.federation
         if records.labels is None:
             raise DataError(f"{records.origin}: the active party's file has no labels")
-        split = assign(records.ids, records.split, self.around.settings.data.test_fraction)
+        split = assign(records.ids, records.split, self.around.settings.data.test_fraction, origin=records.origin)
         links = [await self._reception.arrival(self.job.job, name) for name in self.job.passive]
         self.exchanges = [TensorExchange(link, self.job.wire_dtype, width=0) for link in links]
         ids = dict(zip(records.ids, split, strict=True))

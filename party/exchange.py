@@ -48,7 +48,7 @@ class TensorExchange:
         self.waited += time.perf_counter() - began
 
     async def receive(self, kind: Kind, phase: Phase, step: int, rows: int, *, patience: float) -> Tensor:
-        """Return the float32 tensor of one batch; anything but the one that is due is an error that names the sender."""
+        """Return the float32 tensor of one batch; anything but the one that is due is an error naming the sender."""
         began = time.perf_counter()
         parcel = await self.link.receive(patience=patience)
         self.waited += time.perf_counter() - began
@@ -65,8 +65,8 @@ class TensorExchange:
             came = f"{tuple(tensor.shape)} in {tensor.dtype}".replace("torch.", "")
             wanted = f"{(rows, self.width)} in {self.dtype}".replace("torch.", "")
             raise PartyError(self.link.peer, f"sent {due} with shape {came}; it should be {wanted}")
-        # A copy puts the values on an aligned address: matrix products on an unaligned one may round differently, and the
-        # result would not be exact to the bit. The sum is finite only if every value is; it takes one pass.
+        # A copy puts the values on an aligned address: matrix products on an unaligned one may round differently, and
+        # the result would not be exact to the bit. The sum is finite only if every value is; it takes one pass.
         values = tensor.to(torch.float32, copy=True)
         if not math.isfinite(values.sum().item()):
             hint = "its data or a learning rate that is too high may be the cause"

@@ -1,6 +1,7 @@
 """A party's life: join the coordinator, do what it asks, report, until told or made to stop."""
 
 import asyncio
+import contextlib
 import logging
 import traceback
 from collections.abc import Awaitable, Callable
@@ -22,6 +23,8 @@ from wire.link import Link, pack_control, unpack_control
 from wire.meter import Meter
 from wire.protocol import COORDINATOR, PROTOCOL, VERSION
 
+GOODBYE_SECONDS = 1.0
+
 JOIN = DESCRIPTOR.services_by_name["Control"].methods_by_name["Join"]
 
 log = logging.getLogger(__name__)
@@ -41,6 +44,7 @@ class Member:
         self._reception = Reception(self._around) if active else None
         self._role: Role | None = None
         self._work: asyncio.Task[None] | None = None
+        self._busy = False  # from a request until its answer goes out
 
     async def live(self) -> None:
         """Serve the coordinator; when the connection is lost, try to join again for as long as the deadline allows."""
@@ -78,8 +82,18 @@ class Member:
                 await link.send(FromParty(hello=Hello(protocol=PROTOCOL, party=name, version=VERSION)))
                 while True:
                     await self._obey(link, await link.receive())
+            except asyncio.CancelledError:
+                await self._say_goodbye(link)
+                raise
             finally:
                 link.close()
+
+    async def _say_goodbye(self, link: ControlLink) -> None:
+        """Tell the coordinator that this party was stopped on purpose, if it still listens."""
+        name = self._around.settings.name
+        goodbye = Failure(kind=Failure.INTERNAL, culprit=name, reason="was stopped by a signal")
+        with contextlib.suppress(PartyError):
+            await link.send(FromParty(failure=goodbye), patience=GOODBYE_SECONDS)
 
     async def _reach(self, channel: grpc.aio.Channel) -> None:
         federation = self._around.federation
@@ -103,8 +117,11 @@ class Member:
                 await self._dismiss()
                 await link.send(FromParty(idle=Idle()))
             case "setup" | "phase" | "save" | "collect" as asked:
-                if self._work and not self._work.done():
+                if self._busy:
                     raise PartyError(COORDINATOR, f"sent {asked} before the last request was answered")
+                if self._work:
+                    await self._work  # its answer has gone out, so it is about to end
+                self._busy = True
                 self._work = asyncio.create_task(self._answer(link, asked, message))
             case other:
                 raise PartyError(COORDINATOR, f"sent {other}, which this party does not know")
@@ -127,6 +144,7 @@ class Member:
             reason = f"failed with an unexpected {type(error).__name__}: {error}"
             failure = Failure(kind=Failure.INTERNAL, culprit=self._around.settings.name, reason=reason)
             answer = FromParty(failure=failure)
+        self._busy = False
         await link.send(answer)
 
     async def _setup(self, message: FromCoordinator) -> FromParty:
@@ -169,7 +187,7 @@ class Member:
         if self._work:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
-            self._work = None
+            self._work, self._busy = None, False
         if self._role:
             role, self._role = self._role, None
             await role.close()

@@ -88,7 +88,7 @@ class Role(ABC):
             train=len(order.train),
             validation=len(order.validation),
             test=len(order.test),
-            classes=0 if made.labels is None else made.networks["top"][-1].out_features,
+            classes=made.classes,
             features=made.inputs is not None,
         )
 

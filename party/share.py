@@ -50,6 +50,11 @@ class Share:
         return embedding
 
     @property
+    def classes(self) -> int:
+        """How many classes the labels have; none are known at a passive party."""
+        return len(self.description.get("classes", {}).get("classes", []))
+
+    @property
     def parameters(self) -> int:
         """How many numbers are trained here."""
         return sum(parameter.numel() for parameter in self.networks.parameters())
@@ -65,7 +70,8 @@ class Share:
 
     def save(self, path: Path) -> str:
         """Write the networks and their description; return the file's SHA-256."""
-        metadata = {"format": FORMAT, "description": json.dumps(self.description)}
+        # One entry only: safetensors writes several in an order that changes from process to process.
+        metadata = {FORMAT: json.dumps(self.description)}
         content = save({name: value.contiguous() for name, value in self.networks.state_dict().items()}, metadata)
         write_atomically(path, content)
         return sha256(content).hexdigest()
@@ -90,7 +96,7 @@ def assemble(
         description["encoding"] = learn(aligned.features, train).to_json()
     if passive is not None:
         assert aligned.labels is not None
-        description["classes"] = LabelEncoding.learn(aligned.labels).to_json()
+        description["classes"] = LabelEncoding.learn(aligned.labels, origin=aligned.origin).to_json()
         description["passive"] = passive
     return _build(aligned, sets, description, place=place, seed=seed)
 
@@ -105,9 +111,9 @@ def reload(records: Records, order: Order, path: Path, *, place: int, wanted: Mo
         raise DataError(f"{path}: there is no saved model of that name") from None
     except (OSError, SafetensorError) as error:
         raise DataError(f"{path}: is not a model that can be loaded: {error}") from None
-    if metadata.get("format") != FORMAT:
+    if FORMAT not in metadata:
         raise DataError(f"{path}: is not a model of this software ({FORMAT})")
-    description = json.loads(metadata["description"])
+    description = json.loads(metadata[FORMAT])
     if wanted is not None and wanted != Model.model_validate(description["model"]):
         kept = description["model"]
         raise SettingsError(f"model: differs from the saved model, which is {kept}: leave the section out to use that")
@@ -141,7 +147,7 @@ def _build(aligned: Records, sets: SampleSets, description: dict[str, Any], *, p
     if "classes" in description:
         classes = LabelEncoding.from_json(description["classes"])
         assert aligned.labels is not None
-        labels = torch.from_numpy(classes.apply(aligned.labels))
+        labels = torch.from_numpy(classes.apply(aligned.labels, origin=aligned.origin))
         members = len(description["passive"]) + ("bottom" in networks)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive(seed, "top"))

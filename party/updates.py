@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 from torch.nn import Parameter
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
 
 from protos.phase_pb2 import Update
 from wire.errors import SettingsError
@@ -29,10 +32,23 @@ class Rule(ABC):
 
     def __init__(self, update: Update, parameters: Iterable[Parameter], memory: Memory) -> None:
         self.update, self.parameters, self.memory = update, list(parameters), memory
+        self.clear_gradients()
+        if update.fresh:
+            memory.kept.pop(update.WhichOneof("rule") or "", None)
 
     @abstractmethod
     def step(self) -> None:
         """Act after one batch's gradients have been added to `parameter.grad`."""
+
+    def gradients(self) -> list[Tensor]:
+        """Return the gradients gathered since they were last cleared."""
+        found = [parameter.grad for parameter in self.parameters]
+        return [gradient for gradient in found if gradient is not None]
+
+    def clear_gradients(self) -> None:
+        """Start gathering gradients from zero."""
+        for parameter in self.parameters:
+            parameter.grad = None
 
     def finish(self) -> dict[str, float]:
         """Act after the last batch; the figures returned go into the party's report."""
@@ -49,60 +65,60 @@ class Observe(Rule):
         """Do nothing."""
 
 
-class Descend(Rule):
-    """A step of a torch optimizer after every batch; its state lives on to the next phase of the same kind."""
-
-    def __init__(self, update: Update, parameters: Iterable[Parameter], memory: Memory) -> None:
-        super().__init__(update, parameters, memory)
-        name = update.WhichOneof("rule") or ""
-        settings = self.settings(update)
-        if update.fresh:
-            memory.kept.pop(name, None)
-        if name not in memory.kept and self.parameters:
-            memory.kept[name] = self.optimizer(self.parameters, **settings)
-        self._optimizer: torch.optim.Optimizer | None = memory.kept.get(name)
-        if self._optimizer:
-            self._optimizer.param_groups[0].update(settings)
-            self._optimizer.zero_grad()
-
-    @staticmethod
-    @abstractmethod
-    def settings(update: Update) -> dict[str, Any]:
-        """Return the optimizer's settings for this phase."""
-
-    optimizer: ClassVar[type[torch.optim.Optimizer]]
+class Sgd(Rule):
+    """Gradient descent with momentum; the momentum lives on to the next phase with this rule."""
 
     def step(self) -> None:
         """Take one step and clear the gradients for the next batch."""
-        if self._optimizer:
-            self._optimizer.step()
-            self._optimizer.zero_grad()
+        rule = self.update.sgd
+        momenta = self.memory.kept.setdefault("sgd", [None] * len(self.parameters))
+        # torch's own function, to the bit what torch.optim.SGD does. The class around it imports torch's compiler on
+        # first use, which takes seconds in every process.
+        with torch.no_grad():
+            sgd(
+                [*self.parameters],
+                self.gradients(),
+                momenta,
+                lr=rule.lr,
+                momentum=rule.momentum,
+                weight_decay=rule.weight_decay,
+                nesterov=rule.nesterov,
+                dampening=0,
+                maximize=False,
+            )
+        self.clear_gradients()
 
 
-class Sgd(Descend):
-    """Gradient descent with momentum."""
+class Adam(Rule):
+    """Adam; its moments live on to the next phase with this rule."""
 
-    optimizer = torch.optim.SGD
-
-    @staticmethod
-    def settings(update: Update) -> dict[str, Any]:
-        """Return SGD's settings."""
-        sgd = update.sgd
-        decay, nesterov = sgd.weight_decay, sgd.nesterov
-        return {"lr": sgd.lr, "momentum": sgd.momentum, "weight_decay": decay, "nesterov": nesterov}
-
-
-class Adam(Descend):
-    """Adam."""
-
-    optimizer = torch.optim.Adam
-
-    @staticmethod
-    def settings(update: Update) -> dict[str, Any]:
-        """Return Adam's settings."""
-        adam = update.adam
-        betas, decay = (adam.beta1, adam.beta2), adam.weight_decay
-        return {"lr": adam.lr, "betas": betas, "eps": adam.epsilon, "weight_decay": decay}
+    def step(self) -> None:
+        """Take one step and clear the gradients for the next batch."""
+        rule = self.update.adam
+        if "adam" not in self.memory.kept:
+            self.memory.kept["adam"] = (
+                [torch.zeros_like(parameter) for parameter in self.parameters],
+                [torch.zeros_like(parameter) for parameter in self.parameters],
+                [torch.zeros(()) for _ in self.parameters],
+            )
+        means, squares, steps = self.memory.kept["adam"]
+        with torch.no_grad():  # torch's own function: see Sgd
+            adam(
+                [*self.parameters],
+                self.gradients(),
+                means,
+                squares,
+                [],
+                steps,
+                lr=rule.lr,
+                beta1=rule.beta1,
+                beta2=rule.beta2,
+                eps=rule.epsilon,
+                weight_decay=rule.weight_decay,
+                amsgrad=False,
+                maximize=False,
+            )
+        self.clear_gradients()
 
 
 RULES: dict[str, type[Rule]] = {"observe": Observe, "sgd": Sgd, "adam": Adam}

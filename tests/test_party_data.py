@@ -3,6 +3,8 @@
 import gzip
 import json
 import math
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +87,10 @@ def test_a_delimiter_at_the_end_of_lines_makes_no_column(tmp_path: Path) -> None
     assert list(table_of(read_text(tmp_path, "id,x,\n1,2,\n")).numeric) == ["x"]
 
 
+def test_a_quote_inside_a_value_is_a_character(tmp_path: Path) -> None:
+    assert table_of(read_text(tmp_path, 'id,x\n1,5" pipe\n2,y\n')).categorical["x"].tolist() == ['5" pipe', "y"]
+
+
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
@@ -158,7 +164,7 @@ def test_parquet_equals_csv(tmp_path: Path) -> None:
         "8,?,,false,1991-01-01,0,test\n"
         "x,1.5, ?,,,1,train\n"
     )
-    days = [np.datetime64("1990-05-01"), np.datetime64("1991-01-01"), None]
+    days = [date(1990, 5, 1), date(1991, 1, 1), None]
     table = pa.table(
         {
             "id": ["007", "8", "x"],
@@ -190,9 +196,8 @@ def test_types_of_parquet_are_believed(tmp_path: Path) -> None:
         {
             "id": pa.array([7, 8]),
             "zip": ["007", "008"],
-            "code": pa.array([3, 4]).dictionary_encode(),
-            "price": pa.array([1, 2]).cast(pa.decimal128(12, 2)),
-            "moment": pa.array([np.datetime64("1970-01-02T12:00"), None], pa.timestamp("ns")),
+            "price": pa.array([Decimal("1.50"), Decimal("2.25")]),
+            "moment": pa.array([datetime(1970, 1, 2, 12), None], pa.timestamp("ns")),
             "hour": pa.array([1, 2], pa.time32("s")),
             "nothing": pa.nulls(2),
         }
@@ -203,7 +208,6 @@ def test_types_of_parquet_are_believed(tmp_path: Path) -> None:
     found = table_of(records)
     assert {name: column.tolist() for name, column in found.categorical.items()} == {
         "zip": ["007", "008"],
-        "code": ["3", "4"],
     }
     np.testing.assert_array_equal(found.numeric["moment"], [1.5, math.nan])
     assert list(found.numeric) == ["price", "moment", "hour", "nothing"]
@@ -261,6 +265,7 @@ TEXT_ERRORS = [
     ("id,label,split\na,1,train\nb,2,testing\n", "column `split` holds 'testing' for id 'b'; allowed: train, "),
     ("id,label,split\na,1,\n", "column `split` holds 'nothing' for id 'a'"),
     ("id\n1\n", "holds no features; a passive party needs at least one column"),
+    ('id,x\n1,2\n3,"4\n5,6\n', "line 3 opens a quote that is never closed"),
     (b"id,x\n1,\xff\n", "line 2 is not UTF-8 text; save the file as UTF-8"),
     ("id,x\n1,2\n".encode("utf-16"), "line 1 is not UTF-8 text"),
 ]
@@ -325,6 +330,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path, name: str, content: b
         ({"id": [1.0, None], "x": [1, 2]}, "row 2 has no id"),
         ({"id": ["a", "a"], "x": [1, 2]}, "id 'a' stands at row 1 and row 2"),
         ({"id": [True, False], "x": [1, 2]}, "id column `id` holds bool"),
+        ({"id": [[1], [2]], "x": [1, 2]}, "id column `id` holds list<"),
     ],
 )
 def test_a_parquet_file_that_cannot_be_used_is_refused(tmp_path: Path, columns: dict[str, Any], sentence: str) -> None:
@@ -382,6 +388,7 @@ def test_a_lone_array_and_columns_named_for_images_are_refused(tmp_path: Path) -
     [
         ({"numeric": ["x"], "ignore": ["x"]}, "column `x` is named twice"),
         ({"ignore": ["id"]}, "`id` is column `id`, which `numeric`, `categorical` or `ignore` names too"),
+        ({"split": "id"}, "`id`, `label` and `split` should name different columns"),
         ({"test_fraction": 1.0}, "test_fraction: should be less than 1"),
     ],
 )
@@ -464,7 +471,7 @@ def test_rare_categories_share_the_other_column() -> None:
     encoding = learn(table, rows_of(table))
     assert isinstance(encoding, TableEncoding)
     kept = encoding.categorical[0].categories
-    assert kept == tuple([*(f"{number:03d}" for number in range(62)), "090", "099"])
+    assert kept == (*(f"{number:03d}" for number in range(62)), "090", "099")
     assert encoding.width == 65
     assert batch_of(encoding, table)[:, -1].sum() == 100 - 64
 
@@ -520,13 +527,14 @@ def test_features_that_do_not_fit_the_training_are_refused() -> None:
     table, pictures = numeric([1.0, 2.0]), images(0)
     on_table, on_images = learn(table, rows_of(table)), learn(pictures, rows_of(pictures))
     other = Table({}, {"x": np.array(["a"], dtype=object)}, HERE)
-    for encoding, features, sentence in [
+    misfits: list[tuple[TableEncoding | ImageEncoding, Table | Images, str]] = [
         (on_table, categorical(["a"]), "has no column `x`, which the model was trained on; its feature columns are c"),
         (on_table, other, "column `x` is categorical where the model was trained on a numeric one"),
         (on_table, pictures, "holds images where the model was trained on columns of a table"),
         (on_images, table, "holds columns of a table where the model was trained on images, 2×4×3"),
         (on_images, images(0, (1, 4, 4, 2)), "holds images of 2×4×4 where the model was trained on 2×4×3"),
-    ]:
+    ]
+    for encoding, features, sentence in misfits:
         with pytest.raises(DataError) as caught:
             encoding.apply(features)
         assert str(caught.value).startswith(f"file.csv: {sentence}")
@@ -552,10 +560,10 @@ def test_labels_come_back_from_their_numbers(labels: list[str]) -> None:
 
 def test_labels_that_cannot_be_learnt_are_refused() -> None:
     with pytest.raises(
-        DataError, match="a.csv: training rows hold only the class 'x'; at least two classes are needed"
+        DataError, match=r"a.csv: training rows hold only the class 'x'; at least two classes are needed"
     ):
         LabelEncoding.learn(["x", "x"], origin="a.csv")
-    with pytest.raises(DataError, match="a.csv: label 'z' is not a class of the training rows, which are x, y"):
+    with pytest.raises(DataError, match=r"a.csv: label 'z' is not a class of the training rows, which are x, y"):
         LabelEncoding(["x", "y"]).apply(["x", "z"], origin="a.csv")
 
 
@@ -569,7 +577,7 @@ def test_a_row_keeps_its_place_when_others_go() -> None:
     assert assign(fewer, None, 0.2) == [split[name] for name in fewer]
     assert 300 < list(split.values()).count("test") < 500
     # Written down, as a change would move rows that were trained on into the test.
-    assert [name for name in ids[:20] if split[name] == "test"] == PINNED
+    assert [name for name in ids[:20] if split[name] == "test"] == ["patient-10", "patient-15"]
 
 
 def test_a_given_split_is_kept() -> None:
@@ -586,8 +594,5 @@ def test_a_given_split_is_kept() -> None:
 def test_training_and_test_rows_are_both_needed(split: list[str], sentence: str) -> None:
     with pytest.raises(DataError, match=f"data.csv: {sentence}"):
         assign(["a", "b"], split, 0.2, origin="data.csv")
-    with pytest.raises(DataError, match="`test_fraction` is 0.5, and both kinds are needed"):
+    with pytest.raises(DataError, match=r"`test_fraction` is 0.5, and both kinds are needed"):
         assign(["a"], None, 0.5)
-
-
-PINNED: list[str] = []

@@ -21,6 +21,7 @@ def options(silence: float) -> list[tuple[str, int]]:
         # off without a goodbye, is known to be gone after `silence`: half of it until the ping, half for its answer.
         ("grpc.keepalive_time_ms", half),
         ("grpc.keepalive_timeout_ms", half),
+        ("grpc.http2.ping_timeout_ms", half),
         ("grpc.keepalive_permit_without_calls", 1),
         # Without these a quiet connection's pings are taken for abuse and the connection is closed.
         ("grpc.http2.max_pings_without_data", 0),

@@ -30,6 +30,13 @@ def run_until_done(work: Coroutine[Any, Any, None]) -> int:
     except FedoraError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return error.exit_code
+    except asyncio.CancelledError:
+        print("error: stopped by a signal", file=sys.stderr, flush=True)
+        return StoppedError.exit_code
+    except BrokenPipeError:
+        # Whoever read our output has gone. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return StoppedError.exit_code
     return 0
 
 
@@ -38,13 +45,7 @@ async def _interruptible(work: Coroutine[Any, Any, None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, task.cancel)
-    try:
-        await task
-    except asyncio.CancelledError:
-        raise StoppedError("stopped by a signal") from None
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
+    await task
 
 
 def end_with_parent() -> None:

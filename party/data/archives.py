@@ -1,6 +1,7 @@
 """An npz file as records: images, or labels, by id."""
 
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +37,11 @@ def read_archive(settings: DataSettings, *, with_labels: bool) -> Records:
 def _open(path: Path) -> dict[str, NDArray[Any]]:
     """Load the arrays; a pickle, which could run code, is never opened."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if isinstance(archive, np.lib.npyio.NpzFile):
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.lib.npyio.NpzFile):
+            with archive:
                 return {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, OSError, KeyError, zipfile.BadZipFile) as error:
+    except (ValueError, EOFError, OSError, KeyError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
         if "Object arrays" in str(error):
             raise DataError(f"{path}: holds Python objects; arrays should hold numbers or text") from None
         raise DataError(f"{path}: is not an npz file, or a broken one") from None

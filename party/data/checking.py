@@ -1,7 +1,8 @@
 """What ids, labels and splits have to be, whichever format they came in."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from wire.errors import DataError
@@ -28,6 +29,13 @@ def listing(names: Iterable[str]) -> str:
     every = list(names)
     rest = f" and {len(every) - LISTED} more" if len(every) > LISTED else ""
     return (", ".join(every[:LISTED]) or "none") + rest
+
+
+def checked_names(names: Sequence[str], path: Path) -> None:
+    """Refuse two columns of one name."""
+    repeated = next((name for name, count in Counter(names).items() if count > 1), None)
+    if repeated is not None:
+        raise DataError(f"{path}: two columns are called `{repeated}`; every column needs a name of its own")
 
 
 def text_of(value: object) -> str | None:

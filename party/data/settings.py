@@ -29,6 +29,8 @@ class DataSettings(Settings):
                 raise ValueError(
                     f"column `{name}` is named twice in `numeric`, `categorical` and `ignore`; once is allowed"
                 )
+        if len({self.id, self.label, self.split}) < 3:
+            raise ValueError("`id`, `label` and `split` should name different columns")
         for field in ("id", "label"):
             name = getattr(self, field)
             if name in named:

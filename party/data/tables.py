@@ -9,11 +9,19 @@ import pyarrow as pa
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from party.data.checking import Locate, by_row, checked_ids, checked_labels, checked_split, listing
+from party.data.checking import (
+    Locate,
+    by_row,
+    checked_ids,
+    checked_labels,
+    checked_names,
+    checked_split,
+    listing,
+)
 from party.data.columns import is_numeric, is_text, is_usable, numbers, stripped, texts, tidied
 from party.data.records import Records, Table
 from party.data.settings import DataSettings
-from party.data.texts import open_text
+from party.data.texts import NAMELESS, open_text
 from wire.errors import DataError
 
 
@@ -51,7 +59,7 @@ def _open_csv(path: Path) -> _Source:
     columns = {}
     for number, name in enumerate(text.names):
         column = table.column(number)
-        if name.startswith("\n"):
+        if name.startswith(NAMELESS):
             # A delimiter at the end of every line makes such a column; it holds nothing.
             if tidied(column).null_count < len(column):
                 raise DataError(f"{path}: column {number + 1} has no name in the header; every column needs one")
@@ -64,11 +72,12 @@ def _open_parquet(path: Path) -> _Source:
     try:
         # Not as a data set: a folder name such as year=2020 above the file would become a column.
         table = pyarrow.parquet.ParquetFile(path).read(use_threads=False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise DataError(f"{path}: is not a Parquet file, or a broken one: {reason}") from None
     if not table.num_rows:
         raise DataError(f"{path}: has columns but no rows")
+    checked_names(table.column_names, path)
     return _Source(path, dict(zip(table.column_names, table.columns, strict=True)), by_row, typed=True)
 
 
@@ -92,6 +101,10 @@ def _special_columns(settings: DataSettings, source: _Source, *, with_labels: bo
             )
     if settings.split in source.columns and settings.split not in overruled:
         special["split"] = settings.split
+    for role, name in special.items():
+        kind = source.columns[name].type
+        if not is_usable(kind):
+            raise DataError(f"{source.path}: {role} column `{name}` holds {kind}; it should hold text or integers")
     return special
 
 

@@ -13,9 +13,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
+from party.data.checking import checked_names
 from wire.errors import DataError
 
 DELIMITERS = ",;\t|"
+NAMELESS = "\n"
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Text:
         """Parse the body; every value stays the text it is."""
         if not self.body.strip():
             raise DataError(f"{self.path}: has a header but no rows")
+        self._check_quotes()
         kind = pa.large_string()
         try:
             return pyarrow.csv.read_csv(
@@ -50,6 +53,20 @@ class Text:
             if number == row:
                 return f"line {line}"
         return f"row {row + 1}"
+
+    def _check_quotes(self) -> None:
+        """Refuse a quote that is never closed, as it would swallow all rows after it."""
+        if self.body.count(b'"') % 2 == 0:
+            return
+        reader = csv.reader(io.StringIO(self.body.decode(), newline=""), delimiter=self.delimiter, strict=True)
+        line = 0
+        try:
+            for _ in reader:
+                line = reader.line_num
+        except csv.Error as error:
+            if "end of data" in str(error):
+                line += self.lines_before + 1
+                raise DataError(f"{self.path}: line {line} opens a quote that is never closed") from None
 
     def _fault(self) -> str | None:
         """Name the first line whose number of values is not that of the header."""
@@ -83,11 +100,11 @@ def open_text(path: Path) -> Text:
     body = content[end.end() :] if end else b""
     delimiter = _delimiter(header, path)
     names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter, skipinitialspace=True))]
-    for name in names:
-        if name and names.count(name) > 1:
-            raise DataError(f"{path}: two columns are called `{name}`; every column needs a name of its own")
+    # A column without a name gets one that no file can hold, to be told apart while parsing.
+    names = [name or f"{NAMELESS}{number}" for number, name in enumerate(names, start=1)]
+    checked_names(names, path)
     before = len(re.findall(rb"\r\n|\n|\r", content[: len(content) - len(body)]))
-    return Text(path, _numbered(names), delimiter, body, before)
+    return Text(path, names, delimiter, body, before)
 
 
 def _content(path: Path) -> bytes:
@@ -114,8 +131,3 @@ def _delimiter(header: str, path: Path) -> str:
         return "\t"
     bare = re.sub(r'"[^"]*"', "", header)
     return max(DELIMITERS, key=bare.count)
-
-
-def _numbered(names: list[str]) -> list[str]:
-    """Give columns without a name one that no file can hold, to be told apart while parsing."""
-    return [name or f"\n{number}" for number, name in enumerate(names, start=1)]

@@ -1,0 +1,60 @@
+"""What many tests need: small data, jobs, and clusters of real processes that are always stopped again."""
+
+import asyncio
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from rich.console import Console
+
+from coordinator.job import Job
+from fedora.running import run_locally
+from settings.federation import Deadlines
+from settings.files import check
+
+# Equal to the bit needs equal threads: one here, and one in every party that the local launcher starts on few cores.
+torch.set_num_threads(1)
+
+
+def as_job(content: dict[str, Any]) -> Job:
+    """Check a job written as a mapping."""
+    return check(content, Job, origin="test job")
+
+
+def run(content: dict[str, Any], out: Path, *, deadlines: Deadlines | None = None) -> dict[str, Any]:
+    """Run a job on a local cluster of real processes, one compute thread each."""
+    console = Console(file=io.StringIO())
+    origin = out / "job.yaml"
+    return asyncio.run(run_locally(as_job(content), origin=origin, out=out, console=console, deadlines=deadlines))
+
+
+def write_people(path: Path, *, rows: int = 400, seed: int = 0) -> Path:
+    """Write a small table whose label follows from columns that end up at different parties."""
+    draw = np.random.default_rng(seed)
+    age, income = draw.integers(18, 90, rows), draw.normal(size=rows)
+    city, colour = draw.choice(["Bonn", "Rome", "Oslo"], rows), draw.choice(["red", "blue"], rows)
+    label = ((age > 50).astype(int) + (income > 0) + (city == "Rome")) >= 2
+    lines = ["person,age,income,city,colour,label"]
+    for row in range(rows):
+        shown = "" if row % 17 == 0 else f"{income[row]:.6f}"
+        outcome = "yes" if label[row] else "no"
+        lines.append(f"p{row:04d},{age[row]},{shown},{city[row]},{colour[row]},{outcome}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    """A small table of a user's own."""
+    return write_people(tmp_path / "people.csv")
+
+
+def write_yaml(path: Path, content: object) -> Path:
+    """Write a settings file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(content))
+    return path

@@ -1,0 +1,66 @@
+"""A distributed run equals the same network trained in one process, to the bit."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from tests import reference
+from tests.conftest import as_job, run, write_people
+
+SGD = {"epochs": 3, "batch_size": 48, "optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.001}
+ADAM = {"epochs": 3, "batch_size": 64, "optimizer": "adam", "schedule": "cosine", "warmup": 1}
+DIGITS = {"source": "digits", "limit": 400}
+CNN = {"bottom": "cnn", "channels": [4, 8], "embedding": 8, "top": [16]}
+
+CASES: dict[str, dict[str, Any]] = {
+    "one passive party, labels only at the active one, CNN, Adam": {
+        "data": {**DIGITS, "parties": 1},
+        "model": CNN,
+        "train": ADAM,
+    },
+    "two passive parties, features at the active one, MLP, SGD": {
+        "data": {"source": "csv", "id": "person", "parties": 2, "active_features": True, "drop": 0.1, "shuffle": True},
+        "train": SGD,
+    },
+    "five passive parties, features at the active one, CNN, SGD": {
+        "data": {**DIGITS, "parties": 5, "active_features": True},
+        "model": CNN,
+        "train": {**SGD, "nesterov": True, "schedule": "step", "decay_every": 1, "decay": 0.5},
+    },
+    "two passive parties, labels only at the active one, MLP, Adam": {
+        "data": {**DIGITS, "parties": 2, "drop": 0.05, "shuffle": True},
+        "model": {"bottom": "mlp", "hidden": [32, 16], "embedding": 12, "top": []},
+        "train": {**ADAM, "weight_decay": 0.01},
+    },
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_distributed_training_equals_one_process(name: str, tmp_path: Path) -> None:
+    content = {**CASES[name], "seed": 7}
+    if content["data"]["source"] == "csv":
+        content["data"] = {**content["data"], "path": str(write_people(tmp_path / "people.csv"))}
+    result = run(content, tmp_path / "run")
+
+    job = as_job(content)
+    joint = reference.join(tmp_path / "run", job)
+    reference.train(joint, job)
+
+    for party, expected in joint.state().items():
+        saved = load_file(tmp_path / "run" / "models" / party / "original.safetensors")
+        assert saved.keys() == expected.keys()
+        for parameter, value in expected.items():
+            assert saved[parameter].equal(value), f"{party} {parameter} differs"
+    assert result["original"]["test_accuracy"] == pytest.approx(joint.accuracy())
+
+
+def test_the_same_seed_gives_the_same_model_and_another_seed_another(tmp_path: Path, people: Path) -> None:
+    content = {"data": {"source": "csv", "path": str(people), "id": "person"}, "train": {"epochs": 2}}
+    digests = [
+        [party["model_sha256"] for party in run({**content, "seed": seed}, tmp_path / name)["parties"].values()]
+        for name, seed in (("first", 3), ("again", 3), ("other", 4))
+    ]
+    assert digests[0] == digests[1]
+    assert not set(digests[0]) & set(digests[2])
