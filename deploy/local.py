@@ -44,10 +44,16 @@ def loopback_federation(passive: list[str], *, deadlines: Deadlines | None = Non
     return Federation(coordinator=coordinator, active=active, passive=passive, deadlines=waiting)
 
 
-def lay_out(folder: Path, federation: Federation, data: Mapping[str, Mapping[str, object]]) -> None:
-    """Write the federation file and every party's file into a folder, as organisations would each on their own."""
+def lay_out(
+    folder: Path, federation: Federation, data: Mapping[str, Mapping[str, object]], *, threads: int | None = None
+) -> None:
+    """Write the federation file and every party's file into a folder, as organisations would each on their own.
+
+    The parties share this machine's cores: each gets so many compute threads that all together do not get in each
+    other's way, unless a number is given.
+    """
     _write_yaml(folder / "federation.yaml", federation.model_dump())
-    threads = max(1, (os.cpu_count() or 1) // (len(federation.parties) + 1))
+    threads = threads or max(1, (os.cpu_count() or 1) // (len(federation.parties) + 1))
     for name in federation.parties:
         party = {
             "name": name,

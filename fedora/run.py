@@ -19,6 +19,9 @@ def run(
         Path | None, typer.Option(help="Folder for result.json, ledger.csv, models and logs. [default: runs/JOB-TIME]")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Take this seed instead of the job's.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Compute threads of each party. [default: the cores, shared out]")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in the same folder.")] = False,
 ) -> None:
     r"""Start a local cluster, one process per member, run a job on it, and stop it again.
@@ -34,10 +37,16 @@ def run(
 
     Paths in it are looked for beside the file first, then in the current folder. Every setting: docs/settings.md.
     """
-    run_job(job, out or Path("runs") / f"{job.stem}-{time.strftime('%Y%m%d-%H%M%S')}", overwrite=overwrite, seed=seed)
+    run_job(
+        job,
+        out or Path("runs") / f"{job.stem}-{time.strftime('%Y%m%d-%H%M%S')}",
+        overwrite=overwrite,
+        seed=seed,
+        threads=threads,
+    )
 
 
-def run_job(path: Path, out: Path, *, overwrite: bool, seed: int | None) -> None:
+def run_job(path: Path, out: Path, *, overwrite: bool, seed: int | None, threads: int | None = None) -> None:
     """Run a job file and print its report; exit with the code of what went wrong, if something did."""
     from fedora.report import print_report
     from fedora.running import load_job, prepare_folder, run_locally
@@ -49,7 +58,7 @@ def run_job(path: Path, out: Path, *, overwrite: bool, seed: int | None) -> None
         if seed is not None:
             job = job.model_copy(update={"seed": seed})
         prepare_folder(out, overwrite=overwrite)
-        print_report(await run_locally(job, origin=path, out=out, console=console), out, console)
+        print_report(await run_locally(job, origin=path, out=out, console=console, threads=threads), out, console)
 
     if code := run_until_done(work()):
         sys.exit(code)

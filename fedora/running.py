@@ -55,13 +55,19 @@ def prepare_folder(out: Path, *, overwrite: bool) -> None:
 
 
 async def run_locally(
-    job: Job, *, origin: Path, out: Path, console: Console, deadlines: Deadlines | None = None
+    job: Job,
+    *,
+    origin: Path,
+    out: Path,
+    console: Console,
+    threads: int | None = None,
+    deadlines: Deadlines | None = None,
 ) -> dict[str, Any]:
     """Run a job with one process per member; return its result, which is also written to `out`."""
     source = check({"data": job.data} if job.data else {}, _Data, origin=str(origin)).data
     files = cut(_beside(source, origin.parent), out / "data", seed=job.seed)
     federation = loopback_federation([name for name in files if name != "active"], deadlines=deadlines)
-    lay_out(out, federation, {name: file.reading for name, file in files.items()})
+    lay_out(out, federation, {name: file.reading for name, file in files.items()}, threads=threads)
     if job.train.load:
         _bring_models(_existing(Path(job.train.load), origin.parent), out, federation.parties)
         job = job.model_copy(update={"train": job.train.model_copy(update={"load": LOADED})})

@@ -157,9 +157,8 @@ class Active(Role):
     async def _answer(self, phase: Phase, step: int, received: Sequence[Tensor]) -> None:
         """Send every passive party ∂L/∂h_i of one batch."""
         patience = self.around.federation.deadlines.step
-        pairs = zip(self.exchanges, received, strict=True)
-        sending = (one.send(Kind.GRADIENT, phase, step, _gradient(h), patience=patience) for one, h in pairs)
-        await asyncio.gather(*sending)
+        for exchange, embedding in zip(self.exchanges, received, strict=True):
+            await exchange.send(Kind.GRADIENT, phase, step, _gradient(embedding), patience=patience)
 
     def _tally(self, phase: Phase, step: int, report: Report, each: Tensor, logits: Tensor, labels: Tensor) -> None:
         """Add one batch to the report."""

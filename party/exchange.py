@@ -28,9 +28,7 @@ async def expect(link: ExchangeLink, content: str, *, patience: float) -> Parcel
             raise from_failure(parcel.failure)
         if found == content:
             return parcel
-    else:
-        found = _NOUNS[parcel.kind]
-    raise PartyError(link.peer, f"sent {found} where its {content} was due")
+    raise PartyError(link.peer, f"sent {_told(parcel)} where its {content} was due")
 
 
 class TensorExchange:
@@ -41,10 +39,10 @@ class TensorExchange:
         self.waited = 0.0  # seconds spent here for the other side, since the phase began
 
     async def send(self, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, patience: float) -> None:
-        """Send the tensor of one batch in the job's wire type."""
+        """Begin to send the tensor of one batch, in the job's wire type."""
         began = time.perf_counter()
         values = tensor.detach().to(self.dtype)
-        await self.link.send(TensorParcel(kind, phase.number, step, values), patience=patience)
+        await self.link.post(TensorParcel(kind, phase.number, step, values), patience=patience)
         self.waited += time.perf_counter() - began
 
     async def receive(self, kind: Kind, phase: Phase, step: int, rows: int, *, patience: float) -> Tensor:
@@ -52,23 +50,34 @@ class TensorExchange:
         began = time.perf_counter()
         parcel = await self.link.receive(patience=patience)
         self.waited += time.perf_counter() - began
-        due = f"{_NOUNS[kind]} for step {step} of {phase.name} round {phase.round}"
-        if isinstance(parcel, Parcel):
-            if parcel.WhichOneof("content") == "failure":
-                raise from_failure(parcel.failure)
-            raise PartyError(self.link.peer, f"sent its {parcel.WhichOneof('content')} where {due} was due")
-        if (parcel.kind, parcel.phase, parcel.step) != (kind, phase.number, step):
-            came = f"{_NOUNS[parcel.kind]} for step {parcel.step} of phase {parcel.phase}"
-            raise PartyError(self.link.peer, f"sent {came} where {due} (phase {phase.number}) was due")
+        if isinstance(parcel, Parcel) and parcel.WhichOneof("content") == "failure":
+            raise from_failure(parcel.failure)
+        if not isinstance(parcel, TensorParcel) or (parcel.kind, parcel.phase, parcel.step) != (
+            kind,
+            phase.number,
+            step,
+        ):
+            raise PartyError(self.link.peer, f"sent {_told(parcel)} where {_due(kind, phase, step)} was due")
         tensor = parcel.tensor
         if tensor.shape != (rows, self.width) or tensor.dtype != self.dtype:
-            came = f"{tuple(tensor.shape)} in {tensor.dtype}".replace("torch.", "")
-            wanted = f"{(rows, self.width)} in {self.dtype}".replace("torch.", "")
-            raise PartyError(self.link.peer, f"sent {due} with shape {came}; it should be {wanted}")
+            came, wanted = f"{tuple(tensor.shape)} in {tensor.dtype}", f"{(rows, self.width)} in {self.dtype}"
+            reason = f"sent {_due(kind, phase, step)} with shape {came}; it should be {wanted}".replace("torch.", "")
+            raise PartyError(self.link.peer, reason)
         # A copy puts the values on an aligned address: matrix products on an unaligned one may round differently, and
         # the result would not be exact to the bit. The sum is finite only if every value is; it takes one pass.
         values = tensor.to(torch.float32, copy=True)
         if not math.isfinite(values.sum().item()):
             hint = "its data or a learning rate that is too high may be the cause"
-            raise PartyError(self.link.peer, f"sent {due} with values that are not finite; {hint}")
+            reason = f"sent {_due(kind, phase, step)} with values that are not finite; {hint}"
+            raise PartyError(self.link.peer, reason)
         return values
+
+
+def _due(kind: Kind, phase: Phase, step: int) -> str:
+    return f"{_NOUNS[kind]} for step {step} of {phase.name} round {phase.round} (phase {phase.number})"
+
+
+def _told(parcel: Parcel | TensorParcel) -> str:
+    if isinstance(parcel, Parcel):
+        return f"its {parcel.WhichOneof('content')}"
+    return f"{_NOUNS[parcel.kind]} for step {parcel.step} of phase {parcel.phase}"

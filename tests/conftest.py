@@ -29,7 +29,8 @@ def run(content: dict[str, Any], out: Path, *, deadlines: Deadlines | None = Non
     """Run a job on a local cluster of real processes, one compute thread each."""
     console = Console(file=io.StringIO())
     origin = out / "job.yaml"
-    return asyncio.run(run_locally(as_job(content), origin=origin, out=out, console=console, deadlines=deadlines))
+    work = run_locally(as_job(content), origin=origin, out=out, console=console, threads=1, deadlines=deadlines)
+    return asyncio.run(work)
 
 
 def write_people(path: Path, *, rows: int = 400, seed: int = 0) -> Path:

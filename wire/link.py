@@ -47,6 +47,7 @@ class Link(Generic[Sent, Received]):
         self.me, self.peer, self.meter = me, peer, meter
         self._stream, self._pack, self._unpack = stream, pack, unpack
         self._arrived: asyncio.Queue[bytes | PartyError] = asyncio.Queue(READ_AHEAD)
+        self._writing: asyncio.Task[None] | None = None
         self._reader = asyncio.create_task(self._read_ahead())
 
     async def ended(self) -> None:
@@ -55,13 +56,34 @@ class Link(Generic[Sent, Received]):
 
     async def send(self, message: Sent, *, patience: float | None = None) -> None:
         """Send one message; the peer must take it within `patience` seconds."""
+        await self.post(message, patience=patience)
+        await self._written(patience)
+
+    async def post(self, message: Sent, *, patience: float | None = None) -> None:
+        """Begin to send one message, once the one before it has left, and go on while gRPC sends it.
+
+        If that fails, the next call says so.
+        """
+        await self._written(patience)
         packed = self._pack(message)
         self.meter.count(self.me, self.peer, packed)
+        self._writing = asyncio.create_task(self._write(packed.data))
+        await asyncio.sleep(0)  # lets the write begin before whatever the caller computes next
+
+    async def _written(self, patience: float | None) -> None:
+        """Wait until the last message has left."""
+        writing, self._writing = self._writing, None
+        if writing is None or (writing.done() and not writing.exception()):
+            return
         try:
             async with asyncio.timeout(patience):
-                await self._stream.write(packed.data)
+                await writing
         except TimeoutError:
             raise self._silent(f"took no message for {patience:g} s") from None
+
+    async def _write(self, data: bytes) -> None:
+        try:
+            await self._stream.write(data)
         except (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError):
             raise self._lost() from None
 
@@ -83,19 +105,24 @@ class Link(Generic[Sent, Received]):
         return message
 
     def close(self) -> None:
-        """Stop reading; the stream itself belongs to the one who opened it."""
+        """Stop reading and writing; the stream itself belongs to the one who opened it."""
         self._reader.cancel()
+        if self._writing:
+            self._writing.cancel()
 
     async def _read_ahead(self) -> None:
         while True:
-            try:
-                data = await self._stream.read()
-            except (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError):
-                data = grpc.aio.EOF
-            if not isinstance(data, bytes):
-                await self._arrived.put(self._lost())
-                return
+            data = await self._read()
             await self._arrived.put(data)
+            if not isinstance(data, bytes):
+                return
+
+    async def _read(self) -> bytes | PartyError:
+        try:
+            data = await self._stream.read()
+        except (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError):
+            data = grpc.aio.EOF
+        return data if isinstance(data, bytes) else self._lost()
 
     def _silent(self, reason: str) -> PartyError:
         return PartyError(self.peer, reason, Failure.SILENT)
