@@ -7,7 +7,7 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -76,16 +76,20 @@ def _write_yaml(path: Path, content: dict[str, Any]) -> None:
 class LocalCluster:
     """The processes of a folder made by `lay_out`. They end with this object, and with this process."""
 
-    def __init__(self, folder: Path, federation: Federation) -> None:
+    def __init__(
+        self, folder: Path, federation: Federation, *, programs: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        """`programs` are other Python modules, with arguments, to run for some members; an empty one is not run."""
         self._folder, self.federation = folder, federation
+        self._programs = {COORDINATOR: ["coordinator"], **{name: ["party"] for name in federation.parties}}
+        self._programs.update({name: list(program) for name, program in (programs or {}).items()})
         self.processes: dict[str, asyncio.subprocess.Process] = {}
 
     async def __aenter__(self) -> Self:
         """Start the coordinator and all parties."""
         try:
-            await self._start(COORDINATOR, "coordinator", self._folder / "federation.yaml")
-            for name in self.federation.parties:
-                await self._start(name, "party", self._folder / "parties" / f"{name}.yaml")
+            for name in self._programs:
+                await self.start(name)
         except BaseException:
             await self.stop()
             raise
@@ -125,14 +129,18 @@ class LocalCluster:
         """Return where a process's log is."""
         return self._folder / "logs" / f"{name}.log"
 
-    async def _start(self, name: str, module: str, config: Path) -> None:
+    async def start(self, name: str) -> None:
+        """Start one member's process."""
+        if not (program := self._programs[name]):
+            return
+        config = self._folder / ("federation.yaml" if name == COORDINATOR else f"parties/{name}.yaml")
         path = self.log_path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as log:
             # Its own session: Ctrl-C reaches this process alone, which then ends the others in order. Its standard
             # input is held open here, so that it ends even if this process is killed.
             self.processes[name] = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", module, "--config", str(config), "--end-with-parent"),
+                *(sys.executable, "-m", *program, "--config", str(config), "--end-with-parent"),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,
                 stderr=log,

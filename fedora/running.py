@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,13 @@ from rich.console import Console
 
 from coordinator.job import Job
 from datasets.cutting import cut
-from datasets.settings import DataSource
+from datasets.settings import ACTIVE, DataSource
 from deploy.local import LocalCluster, lay_out, loopback_federation
 from deploy.submission import submit
 from fedora.following import Follower
 from party import models
-from protos.control_pb2 import Result
-from settings.federation import Deadlines
+from protos.control_pb2 import Event, Result
+from settings.federation import Deadlines, Federation
 from settings.files import Settings, check, load
 from settings.storage import write_atomically
 from wire.errors import DataError, SettingsError
@@ -64,20 +65,47 @@ async def run_locally(
     deadlines: Deadlines | None = None,
 ) -> dict[str, Any]:
     """Run a job with one process per member; return its result, which is also written to `out`."""
+    federation = prepare(job, origin=origin, out=out, threads=threads, deadlines=deadlines)
+    console.print(f"starting coordinator, {', '.join(federation.parties)}: one process each", highlight=False)
+    async with LocalCluster(out, federation) as cluster:
+        with Follower(console) as follow:
+            return await run_on(cluster, out, follow)
+
+
+def prepare(
+    job: Job, *, origin: Path, out: Path, threads: int | None = None, deadlines: Deadlines | None = None
+) -> Federation:
+    """Cut the data and write all that the processes of a local run need into its folder."""
     source = check({"data": job.data} if job.data else {}, _Data, origin=str(origin)).data
     files = cut(_beside(source, origin.parent), out / "data", seed=job.seed)
-    federation = loopback_federation([name for name in files if name != "active"], deadlines=deadlines)
+    federation = loopback_federation([name for name in files if name != ACTIVE], deadlines=deadlines)
     lay_out(out, federation, {name: file.reading for name, file in files.items()}, threads=threads)
     if job.train.load:
         _bring_models(_existing(Path(job.train.load), origin.parent), out, federation.parties)
         job = job.model_copy(update={"train": job.train.model_copy(update={"load": LOADED})})
     text = yaml.safe_dump(job.model_dump(mode="json", by_alias=True, exclude_unset=True), sort_keys=False)
     write_atomically(out / "job.yaml", text)
-    console.print(f"starting coordinator, {', '.join(federation.parties)}: one process each", highlight=False)
-    async with LocalCluster(out, federation) as cluster:
-        with Follower(console) as follow:
-            result = await _submit(cluster, text, origin, follow)
-    return keep(result, out)
+    return federation
+
+
+async def run_on(cluster: LocalCluster, out: Path, follow: Callable[[Event], None]) -> dict[str, Any]:
+    """Submit a prepared folder's job and watch the processes meanwhile; one that ends by itself ends the job."""
+    address, deadlines = cluster.federation.coordinator.address, cluster.federation.deadlines
+    path = out / "job.yaml"
+    job = asyncio.create_task(submit(address, path.read_text(), origin=str(path), follow=follow, deadlines=deadlines))
+    watch = asyncio.create_task(cluster.first_to_end())
+    try:
+        await asyncio.wait([job, watch], return_when=asyncio.FIRST_COMPLETED)
+        if not job.done():
+            # The coordinator mostly knows better what the end of a process meant for the job.
+            await asyncio.wait([job], timeout=LAST_WORDS_SECONDS)
+        if job.done():
+            return keep(job.result(), out)
+        raise watch.result()
+    finally:
+        for task in (job, watch):
+            task.cancel()
+        await asyncio.gather(job, watch, return_exceptions=True)
 
 
 def keep(result: Result, out: Path) -> dict[str, Any]:
@@ -86,26 +114,6 @@ def keep(result: Result, out: Path) -> dict[str, Any]:
     write_atomically(out / "ledger.csv", result.ledger_csv)
     figures: dict[str, Any] = json.loads(result.result_json)
     return figures
-
-
-async def _submit(cluster: LocalCluster, text: str, origin: Path, follow: Follower) -> Result:
-    """Submit the job and watch the processes meanwhile; one that ends by itself ends the job."""
-    federation = cluster.federation
-    address, deadlines = federation.coordinator.address, federation.deadlines
-    job = asyncio.create_task(submit(address, text, origin=str(origin), follow=follow, deadlines=deadlines))
-    watch = asyncio.create_task(cluster.first_to_end())
-    try:
-        await asyncio.wait([job, watch], return_when=asyncio.FIRST_COMPLETED)
-        if not job.done():
-            # The coordinator mostly knows better what the end of a process meant for the job.
-            await asyncio.wait([job], timeout=LAST_WORDS_SECONDS)
-        if job.done():
-            return job.result()
-        raise watch.result()
-    finally:
-        for task in (job, watch):
-            task.cancel()
-        await asyncio.gather(job, watch, return_exceptions=True)
 
 
 def _beside(source: DataSource, folder: Path) -> DataSource:

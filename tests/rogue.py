@@ -1,0 +1,114 @@
+"""A passive party that breaks one rule: python -m tests.rogue FAULT --config PARTY.yaml"""
+
+import asyncio
+import sys
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+import party.member
+import party.passive
+from party.__main__ import main
+from party.exchange import TensorExchange
+from protos.exchange_pb2 import Parcel
+from protos.meter_pb2 import Kind
+from protos.phase_pb2 import Phase
+from wire import tensors
+from wire.meter import Meter, Packed
+from wire.tensors import TensorParcel
+
+STEP = 2  # the first step at which a rule of the exchange is broken
+
+Change = Callable[[TensorParcel], TensorParcel]
+
+
+def tensor(values: Callable[[Tensor], Tensor]) -> Change:
+    """Change the values of an embedding."""
+    return lambda parcel: TensorParcel(parcel.kind, parcel.phase, parcel.step, values(parcel.tensor))
+
+
+CHANGES: dict[str, Change] = {
+    "nan": tensor(lambda values: values * float("nan")),
+    "infinity": tensor(lambda values: values / 0.0),
+    "rows": tensor(lambda values: values[:-1]),
+    "width": tensor(lambda values: values[:, :-1]),
+    "dtype": tensor(lambda values: values.to(torch.float16)),
+    "step": lambda parcel: TensorParcel(parcel.kind, parcel.phase, parcel.step + 1, parcel.tensor),
+    "phase": lambda parcel: TensorParcel(parcel.kind, parcel.phase + 1, parcel.step, parcel.tensor),
+    "kind": lambda parcel: TensorParcel(Kind.GRADIENT, parcel.phase, parcel.step, parcel.tensor),
+}
+
+
+def break_exchange(change: Change) -> None:
+    """Send something else than what is due."""
+
+    async def send(
+        self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, patience: float
+    ) -> None:
+        parcel = TensorParcel(kind, phase.number, step, tensor.detach())
+        await self.link.send(change(parcel) if step == STEP else parcel, patience=patience)
+
+    TensorExchange.send = send  # type: ignore[method-assign]
+
+
+def hang() -> None:
+    """Stop sending, but stay alive: the process answers pings and does nothing."""
+
+    async def send(
+        self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, patience: float
+    ) -> None:
+        if step == STEP:
+            await asyncio.Event().wait()
+        await self.link.send(TensorParcel(kind, phase.number, step, tensor.detach()), patience=patience)
+
+    TensorExchange.send = send  # type: ignore[method-assign]
+
+
+def send_garbage() -> None:
+    """Send bytes that are no message."""
+    pack = tensors.pack
+
+    def pack_badly(parcel: Parcel | TensorParcel) -> Packed:
+        return Packed(b"\xff" * 100, Kind.EMBEDDING) if isinstance(parcel, TensorParcel) else pack(parcel)
+
+    tensors.pack = pack_badly
+
+
+def miscount() -> None:
+    """Count one byte too few of every embedding."""
+    count = Meter.count
+
+    def wrong(self: Meter, sender: str, receiver: str, packed: Packed) -> None:
+        if packed.kind == Kind.EMBEDDING:
+            packed = packed._replace(data=packed.data[:-1])
+        count(self, sender, receiver, packed)
+
+    Meter.count = wrong  # type: ignore[method-assign]
+
+
+def speak_another_protocol() -> None:
+    """Join with a version that nobody else has."""
+    vars(party.member)["PROTOCOL"] = 99
+
+
+def greet_in_another_protocol() -> None:
+    """Join properly, but speak to the active party with a version that it does not have."""
+    vars(party.passive)["PROTOCOL"] = 99
+
+
+OTHERS: dict[str, Callable[[], None]] = {
+    "hang": hang,
+    "garbage": send_garbage,
+    "miscount": miscount,
+    "protocol": speak_another_protocol,
+    "greeting": greet_in_another_protocol,
+}
+
+if __name__ == "__main__":
+    fault = sys.argv.pop(1)
+    if fault in CHANGES:
+        break_exchange(CHANGES[fault])
+    else:
+        OTHERS[fault]()
+    sys.exit(main())

@@ -1,0 +1,187 @@
+"""A cluster that stays up: many jobs one after the other, models kept by name, parties that leave and come back."""
+
+import asyncio
+import csv
+import io
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+import yaml
+
+from deploy.local import LocalCluster
+from deploy.submission import submit
+from fedora.running import keep, prepare
+from protos.control_pb2 import Event
+from tests.conftest import as_job, run, write_people
+from wire.errors import DataError, PartyError, SettingsError
+
+
+class Submit(Protocol):
+    """Runs a job on the cluster."""
+
+    async def __call__(self, content: dict[str, Any], follow: Callable[[Event], None] = ...) -> dict[str, Any]:
+        """Return the job's result."""
+
+
+class Training:
+    """Follows a job and tells when its first epoch is over."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+
+    def __call__(self, event: Event) -> None:
+        if event.WhichOneof("content") == "finished":
+            self.begun.set()
+
+
+def with_cluster(folder: Path, scenario: Callable[[LocalCluster, Submit], Awaitable[None]], rows: int = 400) -> None:
+    """Run a scenario with a cluster that is up."""
+    out = folder / "run"
+    data = {"source": "csv", "path": str(write_people(folder / "people.csv", rows=rows)), "id": "person"}
+    federation = prepare(as_job({"data": data}), origin=out / "job.yaml", out=out, threads=1)
+
+    async def play() -> None:
+        async with LocalCluster(out, federation) as cluster:
+
+            async def submit_job(
+                content: dict[str, Any], follow: Callable[[Event], None] = lambda event: None
+            ) -> dict[str, Any]:
+                result = await submit(
+                    federation.coordinator.address,
+                    yaml.safe_dump(content),
+                    origin="job.yaml",
+                    follow=follow,
+                    deadlines=federation.deadlines,
+                )
+                return keep(result, out)
+
+            await scenario(cluster, submit_job)
+
+    asyncio.run(play())
+
+
+def test_jobs_follow_each_other_and_a_saved_model_is_the_same_model_again(tmp_path: Path) -> None:
+    async def scenario(cluster: LocalCluster, submit: Submit) -> None:
+        trained = await submit({"train": {"epochs": 3, "save": "first"}, "seed": 1})
+        again = await submit({"train": {"from": "first", "save": "copy"}})
+        assert again["original"]["test_accuracy"] == trained["original"]["test_accuracy"]
+        assert again["original"]["test_loss"] == trained["original"]["test_loss"]
+        assert again["original"]["bytes"]["tensor"] == 0
+        for name, party in trained["parties"].items():
+            assert again["parties"][name]["model_sha256"] == party["model_sha256"]
+
+        further = await submit({"train": {"from": "first", "epochs": 1, "save": "second"}})
+        assert further["parties"]["active"]["model_sha256"] != trained["parties"]["active"]["model_sha256"]
+
+        with pytest.raises(DataError, match="there is no saved model of that name"):
+            await submit({"train": {"from": "never"}})
+        with pytest.raises(SettingsError, match="differs from the saved model"):
+            await submit({"train": {"from": "first"}, "model": {"embedding": 7}})
+        # None of these failures did any harm.
+        assert (await submit({"train": {"from": "first"}}))["original"] == again["original"]
+
+    with_cluster(tmp_path, scenario)
+
+
+def test_impossible_settings_are_refused_in_one_sentence_and_change_nothing(tmp_path: Path) -> None:
+    async def scenario(cluster: LocalCluster, submit: Submit) -> None:
+        with pytest.raises(SettingsError, match=r"job\.yaml: train\.epoch: unknown setting; did you mean `epochs`\?"):
+            await submit({"train": {"epoch": 3}})
+        with pytest.raises(SettingsError, match="`cnn` needs images"):
+            await submit({"model": {"bottom": "cnn"}})
+        with pytest.raises(SettingsError, match="there is no bottom model 'resnet'"):
+            await submit({"model": {"bottom": "resnet"}})
+        with pytest.raises(PartyError, match="not finite"):
+            await submit({"train": {"optimizer": "sgd", "lr": 1e30, "epochs": 5}})
+        assert (await submit({"train": {"epochs": 1}}))["rows"]["train"] > 0
+
+    with_cluster(tmp_path, scenario)
+
+
+def test_a_party_that_died_can_come_back_for_the_next_job(tmp_path: Path) -> None:
+    async def scenario(cluster: LocalCluster, submit: Submit) -> None:
+        first = await submit({"train": {"epochs": 1}})
+        training = Training()
+        work = asyncio.create_task(submit({"train": {"epochs": 100_000}}, training))
+        await training.begun.wait()
+        cluster.processes["passive-1"].kill()
+        with pytest.raises(PartyError, match="passive-1"):
+            await work
+        await cluster.start("passive-1")
+        again = await submit({"train": {"epochs": 1}})
+        assert again["parties"] == first["parties"]
+
+    with_cluster(tmp_path, scenario)
+
+
+def test_a_user_who_hangs_up_stops_the_job_and_not_the_cluster(tmp_path: Path) -> None:
+    async def scenario(cluster: LocalCluster, submit: Submit) -> None:
+        training = Training()
+        work = asyncio.create_task(submit({"train": {"epochs": 100_000}}, training))
+        await training.begun.wait()
+        with pytest.raises(PartyError, match="coordinator is busy with another job"):
+            await submit({})
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        while True:
+            try:
+                assert (await submit({"train": {"epochs": 1}}))["rows"]["test"] > 0
+                return
+            except PartyError as error:
+                assert "busy" in str(error)
+
+    with_cluster(tmp_path, scenario)
+
+
+def test_the_ledger_adds_up_to_the_prediction_in_every_wire_type(tmp_path: Path) -> None:
+    async def scenario(cluster: LocalCluster, submit: Submit) -> None:
+        sizes = {}
+        for dtype, size in (("float32", 4), ("float16", 2), ("bfloat16", 2)):
+            train = {"epochs": 2, "batch_size": 16, "lr": 0.01}
+            result = await submit({"train": train, "model": {"embedding": 16}, "wire": {"dtype": dtype}})
+            rows = result["rows"]
+            original, whole = result["original"]["bytes"], result["bytes"]
+            assert original["tensor"] == original["predicted"] == rows["train"] * 2 * 16 * size * 2 * 2
+            assert whole["tensor"] == whole["predicted"] == original["tensor"] + rows["test"] * 16 * size * 2
+            sizes[dtype] = original["tensor"]
+            assert result["original"]["test_accuracy"] > 0.8
+        assert sizes["float32"] == 2 * sizes["float16"] == 2 * sizes["bfloat16"]
+
+        with io.StringIO((tmp_path / "run" / "ledger.csv").read_text()) as text:
+            lines = list(csv.DictReader(text))
+        assert sum(int(line["tensor_bytes"]) for line in lines) == whole["tensor"]
+        counted = [line for line in lines if line["kind"] in ("embedding", "gradient")]
+        assert sum(int(line["protobuf_bytes"]) for line in counted) == whole["protobuf"]
+        assert {line["direction"] for line in lines if line["kind"] == "gradient"} == {
+            "active->passive-1",
+            "active->passive-2",
+        }
+        assert {line["kind"] for line in lines} == {"control", "alignment", "embedding", "gradient"}
+
+    with_cluster(tmp_path, scenario)
+
+
+def test_protobuf_adds_at_most_one_percent_at_batch_256_and_embedding_64(tmp_path: Path) -> None:
+    async def scenario(cluster: LocalCluster, submit: Submit) -> None:
+        result = await submit({"train": {"epochs": 1, "batch_size": 256}, "model": {"embedding": 64}})
+        counted = result["original"]["bytes"]
+        assert counted["tensor"] < counted["protobuf"] <= 1.01 * counted["tensor"]
+
+    with_cluster(tmp_path, scenario, rows=1600)
+
+
+def test_a_run_takes_its_model_from_an_earlier_run_s_folder(tmp_path: Path, people: Path) -> None:
+    data = {"source": "csv", "path": str(people), "id": "person"}
+    first = run({"data": data, "train": {"epochs": 2}}, tmp_path / "first")
+    second = run({"data": data, "train": {"from": str(tmp_path / "first")}}, tmp_path / "second")
+    assert second["original"]["test_loss"] == first["original"]["test_loss"]
+    assert (tmp_path / "second" / "models" / "active" / "original.safetensors").exists()
+
+
+def test_three_ends_of_a_table_in_three_orders_give_the_result_of_one_order(tmp_path: Path, people: Path) -> None:
+    data = {"source": "csv", "path": str(people), "id": "person"}
+    plain = run({"data": data, "train": {"epochs": 2}}, tmp_path / "plain")
+    mixed = run({"data": {**data, "shuffle": True}, "train": {"epochs": 2}}, tmp_path / "mixed")
+    assert mixed["parties"] == plain["parties"]

@@ -1,0 +1,200 @@
+"""Whatever goes wrong ends the job in time, with one sentence that names who, and leaves no process behind."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.local import LocalCluster, free_address
+from fedora.running import prepare, run_on
+from protos.control_pb2 import Event
+from settings.federation import Deadlines
+from tests.conftest import as_job, write_people, write_yaml
+from wire.errors import DataError, FedoraError, LedgerError, PartyError, PortError
+from wire.protocol import COORDINATOR
+
+# Shorter than the defaults, so that the tests are; long enough for a busy machine.
+DEADLINES = Deadlines(join=40, step=3, silence=4)
+
+LONG = {"epochs": 100_000, "batch_size": 32}
+
+
+class Watch:
+    """Follows a job, and acts once it trains."""
+
+    def __init__(self) -> None:
+        self.training = asyncio.Event()
+
+    def __call__(self, event: Event) -> None:
+        if event.WhichOneof("content") == "finished":
+            self.training.set()
+
+
+async def failing_job(
+    folder: Path,
+    *,
+    programs: Mapping[str, Sequence[str]] | None = None,
+    hit: tuple[str, signal.Signals] | None = None,
+    train: Mapping[str, Any] = LONG,
+    deadlines: Deadlines = DEADLINES,
+) -> tuple[FedoraError, float]:
+    """Run a job that must fail; return the error and the seconds from the blow, or the start, to the error."""
+    data = {"source": "csv", "path": str(write_people(folder / "people.csv")), "id": "person"}
+    out = folder / "run"
+    job = as_job({"data": data, "train": dict(train)})
+    federation = prepare(job, origin=out / "job.yaml", out=out, threads=1, deadlines=deadlines)
+    began = time.monotonic()
+    async with LocalCluster(out, federation, programs=programs) as cluster:
+        watch = Watch()
+        work = asyncio.create_task(run_on(cluster, out, watch))
+        try:
+            if hit:
+                waiting = asyncio.create_task(watch.training.wait())
+                await asyncio.wait([work, waiting], return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+                began = time.monotonic()
+                os.kill(cluster.processes[hit[0]].pid, hit[1])
+            with pytest.raises(FedoraError) as caught:
+                await work
+        finally:
+            work.cancel()
+        took = time.monotonic() - began
+        pids = [process.pid for process in cluster.processes.values()]
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    return caught.value, took
+
+
+@pytest.mark.parametrize("victim", ["passive-1", "active", COORDINATOR])
+def test_a_killed_process_is_named_at_once(victim: str, tmp_path: Path) -> None:
+    error, took = asyncio.run(failing_job(tmp_path, hit=(victim, signal.SIGKILL)))
+    assert isinstance(error, PartyError)
+    assert error.culprit == victim
+    assert took < DEADLINES.silence
+
+
+@pytest.mark.parametrize("victim", ["passive-1", "active", COORDINATOR])
+def test_a_stopped_process_is_named_within_the_silence_deadline(victim: str, tmp_path: Path) -> None:
+    error, took = asyncio.run(failing_job(tmp_path, hit=(victim, signal.SIGSTOP), deadlines=Deadlines(silence=4)))
+    assert isinstance(error, PartyError)
+    assert error.culprit == victim
+    assert took < 4 + 4  # the deadline, and time to agree on the reason
+
+
+def test_a_party_that_its_operator_stops_says_so(tmp_path: Path) -> None:
+    error, _ = asyncio.run(failing_job(tmp_path, hit=("passive-2", signal.SIGTERM)))
+    assert str(error) == "passive-2 was stopped by a signal"
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("nan", "with values that are not finite"),
+        ("infinity", "with values that are not finite"),
+        ("rows", "it should be (32, 64) in float32"),
+        ("width", "with shape (32, 63) in float32"),
+        ("dtype", "with shape (32, 64) in float16"),
+        ("step", "sent an embedding for step 3 of phase 1 where an embedding for step 2 of train round 1"),
+        ("phase", "sent an embedding for step 2 of phase 2 where an embedding for step 2 of train round 1"),
+        ("kind", "sent a gradient for step 2"),
+        ("garbage", "sent a message that cannot be read"),
+        ("hang", "sent nothing for 3 s"),
+        ("protocol", "speaks protocol 99, but protocol 1 is spoken here"),
+        ("greeting", "speaks protocol 99, but protocol 1 is spoken here"),
+    ],
+)
+def test_a_party_that_breaks_a_rule_is_named_with_what_it_did(fault: str, said: str, tmp_path: Path) -> None:
+    error, _ = asyncio.run(failing_job(tmp_path, programs={"passive-1": ["tests.rogue", fault]}))
+    assert isinstance(error, PartyError)
+    assert error.culprit == "passive-1"
+    assert said in error.reason
+
+
+def test_ends_that_count_differently_fail_the_job(tmp_path: Path) -> None:
+    programs = {"passive-2": ["tests.rogue", "miscount"]}
+    error, _ = asyncio.run(failing_job(tmp_path, programs=programs, train={"epochs": 1}))
+    assert isinstance(error, LedgerError)
+    assert "the embedding messages from passive-2 to active in test round 1" in str(error)
+
+
+def test_a_missing_party_is_named_after_the_join_deadline(tmp_path: Path) -> None:
+    short = DEADLINES.model_copy(update={"join": 12})
+    error, took = asyncio.run(failing_job(tmp_path, programs={"passive-2": []}, deadlines=short))
+    assert str(error) == "passive-2 has not joined within 12 s"
+    assert took < 12 + 10
+
+
+def test_a_party_whose_file_vanished_ends_the_job_with_its_own_words(tmp_path: Path) -> None:
+    async def scenario() -> FedoraError:
+        data = {"source": "csv", "path": str(write_people(tmp_path / "people.csv")), "id": "person"}
+        out = tmp_path / "run"
+        federation = prepare(as_job({"data": data}), origin=out / "job.yaml", out=out, threads=1)
+        (out / "data" / "passive-1.csv").unlink()
+        async with LocalCluster(out, federation) as cluster:
+            with pytest.raises(FedoraError) as caught:
+                await run_on(cluster, out, Watch())
+        return caught.value
+
+    error = asyncio.run(scenario())
+    assert isinstance(error, DataError)
+    assert str(error).startswith("passive-1: ") and "passive-1.csv" in str(error)
+
+
+def test_a_port_in_use_is_said_with_its_address(tmp_path: Path) -> None:
+    async def scenario() -> FedoraError:
+        data = {"source": "csv", "path": str(write_people(tmp_path / "people.csv")), "id": "person"}
+        out = tmp_path / "run"
+        federation = prepare(as_job({"data": data}), origin=out / "job.yaml", out=out, threads=1)
+        server = await asyncio.start_server(lambda _, __: None, *federation.active.address.split(":"))
+        async with server, LocalCluster(out, federation) as cluster:
+            with pytest.raises(FedoraError) as caught:
+                await run_on(cluster, out, Watch())
+        return caught.value
+
+    error = asyncio.run(scenario())
+    assert isinstance(error, PortError)
+    assert "is in use by another process" in str(error)
+
+
+def test_ids_without_overlap_are_said(tmp_path: Path) -> None:
+    async def scenario() -> FedoraError:
+        tables = {
+            "active": "id,label,split\na,0,train\nb,1,test\n",
+            "passive-1": "id,x\na,1\nb,2\n",
+            "passive-2": "id,y\nc,1\nd,2\n",
+        }
+        for name, text in tables.items():
+            (tmp_path / f"{name}.csv").write_text(text)
+        data = {"source": "files", "files": {name: str(tmp_path / f"{name}.csv") for name in tables}}
+        out = tmp_path / "run"
+        federation = prepare(as_job({"data": data}), origin=out / "job.yaml", out=out, threads=1)
+        async with LocalCluster(out, federation) as cluster:
+            with pytest.raises(FedoraError) as caught:
+                await run_on(cluster, out, Watch())
+        return caught.value
+
+    error = asyncio.run(scenario())
+    assert isinstance(error, DataError)
+    assert "no sample id is held by all parties: passive-2 shares none" in str(error)
+
+
+def test_a_party_without_a_coordinator_gives_up_after_the_join_deadline(tmp_path: Path) -> None:
+    async def scenario() -> tuple[int, str]:
+        data = {"source": "csv", "path": str(write_people(tmp_path / "people.csv")), "id": "person"}
+        out = tmp_path / "run"
+        federation = prepare(as_job({"data": data}), origin=out / "job.yaml", out=out, threads=1)
+        content = federation.model_dump() | {"coordinator": {"address": free_address()}, "deadlines": {"join": 1}}
+        write_yaml(out / "federation.yaml", content)
+        async with LocalCluster(out, federation, programs={COORDINATOR: [], "active": [], "passive-2": []}) as cluster:
+            code = await cluster.processes["passive-1"].wait()
+            return code, cluster.log_path("passive-1").read_text().splitlines()[-1]
+
+    code, said = asyncio.run(scenario())
+    assert code == PartyError.exit_code
+    assert said.startswith("error: coordinator cannot be reached at 127.0.0.1:") and said.endswith("within 1 s")
