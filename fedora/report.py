@@ -31,16 +31,17 @@ def print_report(result: dict[str, Any], out: Path, console: Console) -> None:
         phases.add_row(name, *values, f"{overhead:.3%}", style="bold" if name == "in all" else None)
     console.print(phases)
 
-    links = Table(title="Every link, both ends agree", title_justify="left")
-    for name in ("from → to", "kind", "messages", "tensor bytes", "protobuf bytes"):
-        links.add_column(name, justify="left" if name in ("from → to", "kind") else "right")
-    sums: dict[tuple[str, str], list[int]] = {}
+    links = Table(title="Every link, in bytes; both ends agree", title_justify="left")
+    for name in ("from", "to", "kind", "messages", "tensor", "protobuf"):
+        links.add_column(name, justify="left" if name in ("from", "to", "kind") else "right")
+    sums: dict[tuple[str, str, str], list[int]] = {}
     for line in counted["links"]:
-        entry = sums.setdefault((line["direction"].replace("->", " → "), line["kind"]), [0, 0, 0])
+        sender, receiver = line["direction"].split("->")
+        entry = sums.setdefault((sender, receiver, line["kind"]), [0, 0, 0])
         for index, key in enumerate(("messages", "tensor", "protobuf")):
             entry[index] += line[key]
-    for (direction, kind), numbers in sums.items():
-        links.add_row(direction, kind, *(f"{number:,}" for number in numbers))
+    for names, numbers in sums.items():
+        links.add_row(*names, *(f"{number:,}" for number in numbers))
     console.print(links)
     console.print(
         f"Written to {out}: result.json, ledger.csv; models in {out}/models, logs in {out}/logs", highlight=False
