@@ -26,10 +26,11 @@ bench: .venv/ready
 
 # The environment is made anew whenever the list of packages changes; `ready` is its last file.
 .venv/ready: pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed, this is %d.%d" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
-	$(PYTHON) -m venv --clear .venv
-	$(BIN)/pip install --quiet --editable '.[vision,bench,dev]'
-	touch $@
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed, this is %d.%d" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	@echo 'Setting up .venv with PyTorch and all else: a few minutes, several GB.'
+	@$(PYTHON) -m venv --clear .venv
+	@$(BIN)/pip install --quiet --quiet --editable '.[vision,bench,dev]'
+	@touch $@
 
 clean:
 	rm -rf .venv runs

@@ -57,6 +57,7 @@ def result(
         "classes": common.classes,
         "parties": {
             name: {
+                "role": "active" if name == active else "passive",
                 "own_rows": one.own_rows,
                 "parameters": one.parameters,
                 "features": one.features,

@@ -58,7 +58,8 @@ def run_job(path: Path, out: Path, *, overwrite: bool, seed: int | None, threads
         if seed is not None:
             job = job.model_copy(update={"seed": seed})
         prepare_folder(out, overwrite=overwrite)
-        print_report(await run_locally(job, origin=path, out=out, console=console, threads=threads), out, console)
+        print_report(await run_locally(job, origin=path, out=out, console=console, threads=threads), console)
+        console.print(f"Written to {out}: result.json, ledger.csv, and folders models, data, logs", soft_wrap=True)
 
     if code := run_until_done(work()):
         sys.exit(code)

@@ -46,7 +46,8 @@ def submit(
         text = await asyncio.to_thread(job.read_text)
         with Follower(console) as follow:
             result = await submit_job(coordinator, text, origin=str(job), follow=follow, deadlines=Deadlines())
-        print_report(keep(result, folder), folder, console)
+        print_report(keep(result, folder), console)
+        console.print(f"Written to {folder}: result.json, ledger.csv; each party keeps its own model", soft_wrap=True)
 
     if code := run_until_done(work()):
         sys.exit(code)
