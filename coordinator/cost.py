@@ -1,10 +1,10 @@
 """The cost model: bytes that a run must exchange, from the numbers of rows alone (SPEC's table, in exact bytes)."""
 
-import math
 from dataclasses import dataclass
 
 from protos.phase_pb2 import Phase, Samples
 from protos.tensor_pb2 import BFLOAT16, FLOAT16, FLOAT32, DType
+from wire.sampling import rows_drawn
 
 BYTES_PER_VALUE: dict[DType, int] = {FLOAT32: 4, FLOAT16: 2, BFLOAT16: 2}
 
@@ -20,6 +20,6 @@ class CostModel:
 
     def predict(self, phase: Phase) -> int:
         """Rows × d_h × bytes per value × directions × passive parties; a phase that only observes has one direction."""
-        rows = math.ceil(phase.over.share * self.rows[phase.over.set])
+        rows = rows_drawn(phase.over.share, self.rows.get(phase.over.set, 0))
         directions = 1 if phase.update.WhichOneof("rule") == "observe" else 2
         return rows * self.embedding * BYTES_PER_VALUE[self.dtype] * directions * self.passive

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from settings.files import Settings
-from settings.model import Model
+from settings.model import MODEL_NAME, Model
 
-ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+ModelName = Annotated[str, Field(pattern=f"^{MODEL_NAME}$")]
 
 
 class Augment(Settings):

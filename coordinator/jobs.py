@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 import time
 import traceback
 import uuid
@@ -19,7 +20,8 @@ from protos.control_pb2 import Job as JobMessage
 from protos.failure_pb2 import Failure
 from settings.federation import Federation
 from settings.files import parse
-from wire.errors import FedoraError, PartyError, to_failure
+from settings.model import MODEL_NAME
+from wire.errors import FedoraError, PartyError, SettingsError, to_failure
 from wire.protocol import COORDINATOR, check_protocol
 
 SUBMIT = DESCRIPTOR.services_by_name["Jobs"].methods_by_name["Submit"]
@@ -91,6 +93,9 @@ class Jobs:
 
     async def _perform(self, job: Job, engine: Engine, events: asyncio.Queue[Event]) -> Result:
         began = time.perf_counter()
+        if job.train.load and not re.fullmatch(MODEL_NAME, job.train.load):
+            said = "on a cluster that is up, this is the name under which an earlier job saved its model"
+            raise SettingsError(f"train.from: {job.train.load!r} is not a name; {said}")
         setup = Setup(
             job=uuid.uuid4().hex,
             seed=job.seed,

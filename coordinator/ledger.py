@@ -5,12 +5,12 @@ import io
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from protos.meter_pb2 import Kind, Reading
 from wire.errors import LedgerError
 
-TENSOR_KINDS = {Kind.EMBEDDING, Kind.GRADIENT}
+TENSOR_KINDS = {"embedding", "gradient"}
 
 COLUMNS = ("link", "direction", "phase", "round", "kind", "messages", "tensor_bytes", "protobuf_bytes")
 
@@ -39,6 +39,40 @@ class Entry:
         return f"{self.sender}->{self.receiver}"
 
 
+class _Line(NamedTuple):
+    """What a line is about."""
+
+    sender: str
+    receiver: str
+    phase: str
+    round: int
+    kind: int
+
+    def described(self) -> str:
+        """Say it in words."""
+        what = f"the {_name(self.kind)} messages from {self.sender} to {self.receiver}"
+        return f"{what} in {self.phase} round {self.round}"
+
+
+class _Counts(NamedTuple):
+    """What one end counted."""
+
+    messages: int
+    tensor_bytes: int
+    protobuf_bytes: int
+
+    def described(self) -> str:
+        """Say it in words."""
+        return f"{self.messages} messages, {self.tensor_bytes} tensor and {self.protobuf_bytes} protobuf bytes"
+
+
+def _name(kind: int) -> str:
+    try:
+        return Kind.Name(kind).lower()
+    except ValueError:
+        raise LedgerError(f"a book has messages of kind {kind}, which is not known here") from None
+
+
 class Ledger:
     """Reconciled entries of one job."""
 
@@ -48,36 +82,42 @@ class Ledger:
     @classmethod
     def reconcile(cls, books: dict[str, Iterable[Reading]], predicted: dict[str, int]) -> "Ledger":
         """Compare what every member counted; each line must stand in the books of both its ends, alike."""
-        lines: defaultdict[tuple[str, str, str, int, int], dict[str, tuple[int, int, int]]] = defaultdict(dict)
+        lines: dict[_Line, dict[str, _Counts]] = {}
         for keeper, readings in books.items():
             for one in readings:
-                key = (one.sender, one.receiver, one.phase, one.round, one.kind)
-                lines[key][keeper] = (one.messages, one.tensor_bytes, one.protobuf_bytes)
-        entries = []
-        for (sender, receiver, phase, round, kind), counts in sorted(lines.items()):
-            ends = [counts.get(end, (0, 0, 0)) for end in (sender, receiver)]
-            if ends[0] != ends[1] or not set(counts) <= {sender, receiver}:
-                what = f"{Kind.Name(kind).lower()} messages from {sender} to {receiver} in {phase} round {round}"
-                told = " and ".join(
-                    f"{end} counted {count[0]} messages, {count[1]} tensor and {count[2]} protobuf bytes"
-                    for end, count in zip((sender, receiver), ends, strict=True)
-                )
-                raise LedgerError(f"the books differ on the {what}: {told}")
-            entries.append(Entry(sender, receiver, phase, round, Kind.Name(kind).lower(), *ends[0]))
+                line = _Line(one.sender, one.receiver, one.phase, one.round, one.kind)
+                if keeper not in (one.sender, one.receiver) or one.sender == one.receiver:
+                    raise LedgerError(f"{keeper} keeps books on {line.described()}, which is not its own link")
+                if keeper in lines.setdefault(line, {}):
+                    raise LedgerError(f"{keeper} has two lines on {line.described()}")
+                lines[line][keeper] = _Counts(one.messages, one.tensor_bytes, one.protobuf_bytes)
+        for line, counts in lines.items():
+            ends = {end: counts.get(end, _Counts(0, 0, 0)) for end in (line.sender, line.receiver)}
+            if len(set(ends.values())) > 1:
+                told = " and ".join(f"{end} counted {count.described()}" for end, count in ends.items())
+                raise LedgerError(f"the books differ on {line.described()}: {told}")
+        entries = [
+            Entry(line.sender, line.receiver, line.phase, line.round, _name(line.kind), *counts[line.sender])
+            for line, counts in sorted(lines.items())
+        ]
         return cls(entries, predicted)
 
     def check_prediction(self) -> None:
         """Fail if embeddings and gradients took other bytes than the cost model says."""
-        for phase, predicted in self._predicted.items():
-            measured = self.totals([phase])["tensor"]
+        for phase in self.phases():
+            measured, predicted = self.totals([phase])["tensor"], self._predicted.get(phase, 0)
             if measured != predicted:
                 raise LedgerError(f"{phase} exchanged {measured} tensor bytes, but the cost model says {predicted}")
 
+    def phases(self) -> list[str]:
+        """Return the phases that exchanged tensors or should have, in the order in which they first ran."""
+        exchanged = [entry.phase for entry in self.entries if entry.kind in TENSOR_KINDS]
+        return list(dict.fromkeys([*self._predicted, *exchanged]))
+
     def totals(self, phases: Iterable[str] | None = None) -> dict[str, int]:
         """Return predicted, tensor and protobuf bytes of embeddings and gradients, of some phases or of all."""
-        wanted = set(self._predicted if phases is None else phases)
-        kinds = {Kind.Name(kind).lower() for kind in TENSOR_KINDS}
-        counted = [entry for entry in self.entries if entry.kind in kinds and entry.phase in wanted]
+        wanted = set(self.phases() if phases is None else phases)
+        counted = [entry for entry in self.entries if entry.kind in TENSOR_KINDS and entry.phase in wanted]
         return {
             "predicted": sum(self._predicted.get(phase, 0) for phase in wanted),
             "tensor": sum(entry.tensor_bytes for entry in counted),
@@ -105,8 +145,8 @@ class Ledger:
             }
             for (link, direction, phase, kind), (messages, tensor, protobuf) in sorted(sums.items())
         ]
-        by_phase = {phase: self.totals([phase]) for phase in self._predicted if wanted is None or phase in wanted}
-        return {**self.totals(phases), "phases": by_phase, "links": links}
+        by_phase = {phase: self.totals([phase]) for phase in self.phases() if wanted is None or phase in wanted}
+        return {**self.totals(wanted), "phases": by_phase, "links": links}
 
     def to_csv(self) -> str:
         """Write every line."""

@@ -1,12 +1,12 @@
 """Batch plans: every party derives the same batches from a phase, so that none are sent."""
 
-import math
 from dataclasses import dataclass
 
 import torch
 
 from protos.phase_pb2 import Plan, Samples
 from wire.errors import PartyError
+from wire.sampling import rows_drawn
 from wire.seeds import derive
 
 
@@ -29,10 +29,11 @@ def draw(sets: SampleSets, over: Samples, plan: Plan) -> list[torch.Tensor]:
     """Cut a sample set into batches by a plan; the last one may be smaller."""
     rows = sets.rows.get(over.set)
     if rows is None or not len(rows):
-        raise PartyError("coordinator", f"asked for a phase over {Samples.Set.Name(over.set)}, a set without rows")
+        name = Samples.Set.Name(over.set) if over.set in Samples.Set.values() else f"unknown set {over.set}"
+        raise PartyError("coordinator", f"asked for a phase over {name}, which has no rows")
     if not 0 < over.share <= 1 or plan.batch_size < 1:
         raise PartyError("coordinator", f"asked for a share of {over.share} in batches of {plan.batch_size}")
     if plan.shuffle or over.share < 1:
         order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(derive(plan.seed, "batches")))
-        rows = rows[order[: math.ceil(over.share * len(rows))]]
+        rows = rows[order[: rows_drawn(over.share, len(rows))]]
     return list(torch.split(rows, plan.batch_size))

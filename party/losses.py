@@ -5,6 +5,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from protos.phase_pb2 import Loss
+from wire.errors import PartyError
 
 
 def per_sample(loss: Loss, logits: Tensor, labels: Tensor) -> Tensor:
@@ -15,7 +16,7 @@ def per_sample(loss: Loss, logits: Tensor, labels: Tensor) -> Tensor:
         case "uncertainty":
             return uncertainty(logits, loss.uncertainty.omega)
         case other:
-            raise ValueError(f"unknown loss {other!r}")
+            raise PartyError("coordinator", f"asked for a loss that is not known here: {other}")
 
 
 def uncertainty(logits: Tensor, omega: float) -> Tensor:
@@ -32,5 +33,7 @@ def reduce(loss: Loss, losses: Tensor, set_size: int) -> Tensor:
             return losses.mean()
         case Loss.SET_MEAN:
             return losses.sum() / set_size
-        case _:
+        case Loss.SUM:
             return losses.sum()
+        case other:
+            raise PartyError("coordinator", f"asked for a reduction that is not known here: {other}")

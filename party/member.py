@@ -168,7 +168,7 @@ class Member:
         share = self._in_job().share
         if share is None:
             raise PartyError(COORDINATOR, "asked to save before the job was set up")
-        path = self._around.settings.models / f"{message.save.name}.safetensors"
+        path = self._around.settings.model_path(message.save.name)
         try:
             return FromParty(saved=Saved(name=message.save.name, sha256=share.save(path)))
         except OSError as error:

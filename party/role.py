@@ -65,7 +65,7 @@ class Role(ABC):
         model = parse(setup.model, Model, origin="model") if setup.model else None
         place = self.around.federation.parties.index(settings.name)
         if setup.load:
-            path = settings.models / f"{setup.load}.safetensors"
+            path = settings.model_path(setup.load)
             made = share.reload(self.around.records, order, path, place=place, wanted=model)
         else:
             made = share.assemble(

@@ -1,5 +1,6 @@
 """The party file: one party's data, model and machine. It never leaves the party."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ from pydantic import PositiveInt
 from party.data.settings import DataSettings
 from settings.federation import Address, Federation, Name, load_federation
 from settings.files import Settings, load
-from wire.errors import SettingsError
+from settings.model import MODEL_NAME
+from wire.errors import PartyError, SettingsError
 
 
 class PartySettings(Settings):
@@ -21,6 +23,12 @@ class PartySettings(Settings):
     model: dict[str, Any] | None = None  # this party's own bottom model, in place of the job's: {bottom: ..., ...}
     threads: PositiveInt | None = None  # compute threads; all cores unless told
     listen: Address | None = None  # active party: where to listen, when that differs from the federation's address
+
+    def model_path(self, name: str) -> Path:
+        """Return the file of a saved model; a coordinator's name must not lead out of the folder."""
+        if not re.fullmatch(MODEL_NAME, name):
+            raise PartyError("coordinator", f"asked for a model named {name!r}, which is not a name")
+        return self.models / f"{name}.safetensors"
 
 
 def load_party(path: Path) -> tuple[PartySettings, Federation]:

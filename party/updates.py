@@ -40,10 +40,10 @@ class Rule(ABC):
     def step(self) -> None:
         """Act after one batch's gradients have been added to `parameter.grad`."""
 
-    def gradients(self) -> list[Tensor]:
-        """Return the gradients gathered since they were last cleared."""
-        found = [parameter.grad for parameter in self.parameters]
-        return [gradient for gradient in found if gradient is not None]
+    def with_gradients(self) -> tuple[list[int], list[Tensor], list[Tensor]]:
+        """Return number, value and gradient of the parameters that the loss reached."""
+        reached = [(index, one, one.grad) for index, one in enumerate(self.parameters) if one.grad is not None]
+        return [index for index, _, _ in reached], [one for _, one, _ in reached], [grad for _, _, grad in reached]
 
     def clear_gradients(self) -> None:
         """Start gathering gradients from zero."""
@@ -71,13 +71,15 @@ class Sgd(Rule):
     def step(self) -> None:
         """Take one step and clear the gradients for the next batch."""
         rule = self.update.sgd
-        momenta = self.memory.kept.setdefault("sgd", [None] * len(self.parameters))
+        kept = self.memory.kept.setdefault("sgd", [None] * len(self.parameters))
+        chosen, parameters, gradients = self.with_gradients()
+        momenta = [kept[index] for index in chosen]
         # torch's own function, to the bit what torch.optim.SGD does. The class around it imports torch's compiler on
         # first use, which takes seconds in every process.
         with torch.no_grad():
             sgd(
-                [*self.parameters],
-                self.gradients(),
+                parameters,
+                gradients,
                 momenta,
                 lr=rule.lr,
                 momentum=rule.momentum,
@@ -86,6 +88,8 @@ class Sgd(Rule):
                 dampening=0,
                 maximize=False,
             )
+        for index, momentum in zip(chosen, momenta, strict=True):
+            kept[index] = momentum
         self.clear_gradients()
 
 
@@ -101,11 +105,12 @@ class Adam(Rule):
                 [torch.zeros_like(parameter) for parameter in self.parameters],
                 [torch.zeros(()) for _ in self.parameters],
             )
-        means, squares, steps = self.memory.kept["adam"]
+        chosen, parameters, gradients = self.with_gradients()
+        means, squares, steps = ([kept[index] for index in chosen] for kept in self.memory.kept["adam"])
         with torch.no_grad():  # torch's own function: see Sgd
             adam(
-                [*self.parameters],
-                self.gradients(),
+                parameters,
+                gradients,
                 means,
                 squares,
                 [],

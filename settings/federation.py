@@ -17,7 +17,7 @@ def _checked_name(name: str) -> str:
 
 def _checked_address(address: str) -> str:
     host, separator, port = address.rpartition(":")
-    if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not separator or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
         raise ValueError(f"{address!r} is not an address: write HOST:PORT, such as 10.0.0.1:7000")
     return address
 

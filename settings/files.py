@@ -1,7 +1,7 @@
 """Settings files: YAML in, checked and frozen objects out, errors that name file, field and allowed values."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,10 +15,13 @@ from wire.errors import SettingsError
 class Settings(BaseModel):
     """A group of settings: frozen, and closed against misspelt names."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 S = TypeVar("S", bound=BaseModel)
+
+# What other software calls some settings, and no comparison of letters would find.
+ALSO_CALLED = {"learning_rate": "lr", "learning-rate": "lr", "load": "from", "name": "source"}
 
 
 def load(path: Path, kind: type[S]) -> S:
@@ -29,18 +32,37 @@ def load(path: Path, kind: type[S]) -> S:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise SettingsError(f"{path}: is not UTF-8 text") from None
+    except ValueError as error:
+        raise SettingsError(f"{str(path)!r}: is no path: {error}") from None
     return parse(text, kind, origin=str(path))
 
 
 def parse(text: str, kind: type[S], *, origin: str) -> S:
     """Check YAML text as `kind`; `origin` is the file name that errors speak of."""
     try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f" at line {mark.line + 1}" if mark else ""
-        raise SettingsError(f"{origin}: is not valid YAML{place}: {getattr(error, 'problem', error)}") from None
+        content = yaml.load(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        place = f" at line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise SettingsError(f"{origin}: is not valid YAML{place}: {error.problem}") from None
+    except RecursionError:
+        raise SettingsError(f"{origin}: is nested too deeply") from None
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:
+        # PyYAML lets through what its own converters raise, for a date such as 2001-99-99.
+        said = " ".join(str(error).split())
+        raise SettingsError(f"{origin}: holds a value that YAML cannot read: {said}") from None
     return check({} if content is None else content, kind, origin=origin)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's safe loader, which also refuses a name that is given twice instead of taking the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Return a mapping whose names differ."""
+        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for (key, _), name in zip(node.value, names, strict=False):
+            if names.count(name) > 1:
+                raise yaml.MarkedYAMLError(problem=f"`{name}` is given twice", problem_mark=key.start_mark)
+        return super().construct_mapping(node, deep)
 
 
 def check(content: object, kind: type[S], *, origin: str) -> S:
@@ -59,7 +81,8 @@ def sentence(detail: ErrorDetails, kind: type[BaseModel], origin: str) -> str:
     where = f"{origin}: {'.'.join(place)}" if place else origin
     if detail["type"] == "extra_forbidden":
         allowed = sorted(field.alias or name for name, field in group.model_fields.items())
-        close = difflib.get_close_matches(place[-1], allowed, n=1)
+        close = [ALSO_CALLED[place[-1]]] if ALSO_CALLED.get(place[-1]) in allowed else []
+        close = close or difflib.get_close_matches(place[-1], allowed, n=1)
         hint = f"did you mean `{close[0]}`? " if close else ""
         return f"{where}: unknown setting; {hint}allowed here: {', '.join(allowed) or 'nothing'}"
     if detail["type"] == "missing":
@@ -68,7 +91,16 @@ def sentence(detail: ErrorDetails, kind: type[BaseModel], origin: str) -> str:
         return f"{where}: {detail['ctx']['error']}"
     said = detail["msg"].replace("Input should", "should")
     given = detail["input"]
-    return f"{where}: {said}" + (f" (got {given!r})" if isinstance(given, str | int | float | None) else "")
+    return f"{where}: {said}" + (f" (got {_shown(given)})" if isinstance(given, str | int | float | None) else "")
+
+
+def _shown(value: object) -> str:
+    """Show a value in a sentence, if it is not too long for one."""
+    try:
+        shown = repr(value)
+    except ValueError:  # Python does not write out numbers of thousands of digits
+        return "a very long number"
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
 def _find(kind: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list[str], type[BaseModel]]:
@@ -78,7 +110,7 @@ def _find(kind: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list[
     """
     place: list[str] = []
     group, members = kind, [kind]
-    for part in location:
+    for depth, part in enumerate(location, start=1):
         tagged = [member for member in members if part in _tags(member)]
         if tagged and len(members) > 1:
             group = tagged[0]
@@ -88,7 +120,7 @@ def _find(kind: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list[
         fields = {field.alias or name: field for name, field in group.model_fields.items()}
         if part in fields:
             members = _models_in(fields[str(part)].annotation)
-            if part != location[-1] and members:
+            if depth < len(location) and members:
                 group = members[0]
     return place, group
 

@@ -4,6 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
+MODEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"  # names of saved models: nothing that could lead to another folder
+
 
 class Model(BaseModel):
     """Names and sizes of the networks. Further settings belong to the bottom model named here; parties check them."""

@@ -87,9 +87,6 @@ EMPTY = [
     *(
         pytest.param(
             shape,
-            marks=pytest.mark.xfail(
-                strict=True, raises=TypeError, reason="memoryview.cast refuses arrays of more dimensions with a zero"
-            ),
         )
         for shape in [(0, 3), (3, 0), (2, 0, 2)]
     ),
@@ -105,7 +102,6 @@ def test_a_tensor_without_values_travels_too(shape: tuple[int, ...], dtype: torc
     assert_reads_as(packed.data, parcel)
 
 
-@pytest.mark.xfail(strict=True, reason="an empty `data` is written with its tag, which protobuf leaves out")
 def test_a_tensor_without_values_is_written_as_protobuf_writes_it() -> None:
     parcel = TensorParcel(Kind.EMBEDDING, 1, 2, torch.empty(0))
     assert pack(parcel).data == generated(parcel).SerializeToString()
@@ -208,9 +204,6 @@ def test_fields_of_a_tensor_may_come_in_any_order_with_unknown_ones_among_them(d
     assert_reads_as(start + tensor, parcel)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a tensor with a field behind it is read as a plain Parcel and metered as CONTROL"
-)
 @pytest.mark.parametrize("behind", [Parcel(phase=7, step=9).SerializeToString(), *UNKNOWN])
 def test_a_tensor_need_not_be_the_last_field_of_its_parcel(behind: bytes) -> None:
     start = b"" if Parcel.FromString(behind).phase else Parcel(phase=7, step=9).SerializeToString()
@@ -298,14 +291,11 @@ FLOAT = b"\x08\x01"  # the field dtype: FLOAT32
         (FLOAT + b"\x12\x01\x02\x1a\x04abcd", "holds 4 bytes of values, but its shape [2] needs 8"),
         (FLOAT + b"\x12\x02\x02\x00\x1a\x04abcd", "holds 4 bytes of values, but its shape [2, 0] needs 0"),
         (FLOAT + b"\x12\x01\x01", "holds 0 bytes of values, but its shape [1] needs 4"),
-        (FLOAT + b"\x12\x01\x01\x1a\x05abcd", "a field runs past the end of its message"),
-        (FLOAT + b"\x12\x01\x01\x1a\xff\xff\xff\xff\xff\xff\xff\xff\x7fabcd", "a field runs past the end"),
+        (FLOAT + b"\x12\x01\x01\x1a\x05abcd", "is cut short"),
+        (FLOAT + b"\x12\x01\x01\x1a\xff\xff\xff\xff\xff\xff\xff\xff\x7fabcd", "is cut short"),
         pytest.param(
             FLOAT + b"\x12\x7f\x01",
             "is cut short",
-            marks=pytest.mark.xfail(
-                strict=True, reason="says `index out of range`: an IndexError's text is never empty"
-            ),
         ),
         (FLOAT + b"\x10" + b"\xff" * 10 + b"\x01", "a number of more than ten bytes"),
         (FLOAT + b"\x0b", "unknown wire type 3"),
@@ -334,15 +324,10 @@ HUGE = b"\x10" + b"\xff" * 9 + b"\x01"  # a dimension of 2**64 - 1
     [
         pytest.param(
             Tensor(dtype=FLOAT32, shape=[2**32 - 1] * 1000, data=bytes(4)),
-            marks=pytest.mark.xfail(
-                strict=True,
-                reason="all lengths are multiplied first: 500 kB of them take 20 s, and no sentence comes out",
-            ),
             id="very many dimensions",
         ),
         pytest.param(
             FLOAT + b"\x10\x00" + HUGE,
-            marks=pytest.mark.xfail(strict=True, reason="torch's own error, with a trace of its C++ functions"),
             id="a very large dimension",
         ),
     ],
@@ -351,6 +336,6 @@ def test_an_absurd_shape_is_refused_in_one_short_sentence(tensor: Tensor | bytes
     data = field(14, tensor) if isinstance(tensor, bytes) else Parcel(embedding=tensor).SerializeToString()
     with pytest.raises(MalformedError) as caught:
         unpack(data)
-    assert "shape" in str(caught.value)
+    assert "dimension" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300

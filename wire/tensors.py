@@ -20,12 +20,14 @@ from wire.meter import Packed
 warnings.filterwarnings("ignore", message="The given buffer is not writable", category=UserWarning)
 
 DTYPES: dict[DType, torch.dtype] = {FLOAT32: torch.float32, FLOAT16: torch.float16, BFLOAT16: torch.bfloat16}
-NAMES: dict[str, DType] = {"float32": FLOAT32, "float16": FLOAT16, "bfloat16": BFLOAT16}
+WIRE_TYPES: dict[torch.dtype, DType] = {found: number for number, found in DTYPES.items()}
+MOST_DIMENSIONS = 8
 FIELDS: dict[Kind, int] = {
     Kind.EMBEDDING: Parcel.EMBEDDING_FIELD_NUMBER,
     Kind.GRADIENT: Parcel.GRADIENT_FIELD_NUMBER,
 }
 KINDS: dict[int, Kind] = {field: kind for kind, field in FIELDS.items()}
+_OTHER_CONTENTS = {one.number for one in Parcel.DESCRIPTOR.oneofs_by_name["content"].fields} - set(KINDS)
 
 if {DType.Value(name) for name in DType.keys()} - {0} != set(DTYPES):  # noqa: SIM118 (an enum wrapper, not a dict)
     raise ImportError("a DType of the wire contract has no torch type")
@@ -61,10 +63,12 @@ def unpack(data: bytes) -> tuple[Parcel | TensorParcel, Packed]:
         if found is not None:
             return found, Packed(data, found.kind, found.tensor.nbytes)
         parcel = Parcel.FromString(data)
-    except (MalformedError, IndexError) as error:
-        raise MalformedError(str(error) or "is cut short") from None
+    except MalformedError:
+        raise
+    except IndexError:
+        raise MalformedError("is cut short") from None
     except Exception as error:  # protobuf's DecodeError is not in its type stubs
-        raise MalformedError(str(error)) from None
+        raise MalformedError(f"is no parcel: {error}") from None
     return parcel, _labelled(parcel, data)
 
 
@@ -78,11 +82,11 @@ def _labelled(parcel: Parcel, data: bytes) -> Packed:
 
 def _pack_tensor(parcel: TensorParcel) -> Packed:
     values = parcel.tensor.detach().contiguous()
-    dtype = next(number for number, found in DTYPES.items() if found == values.dtype)
-    # numpy has no bfloat16: two bytes are two bytes.
-    raw = (values.view(torch.int16) if values.itemsize == 2 else values).numpy().data.cast("B")
-    header = Tensor(dtype=dtype, shape=values.shape).SerializeToString()
-    header += _tag(Tensor.DATA_FIELD_NUMBER, _BYTES) + _varint(raw.nbytes)
+    # numpy has no bfloat16: two bytes are two bytes. Flat, because a memoryview with a dimension of 0 cannot be cast.
+    raw = (values.view(torch.int16) if values.itemsize == 2 else values).flatten().numpy().data.cast("B")
+    header = Tensor(dtype=WIRE_TYPES[values.dtype], shape=values.shape).SerializeToString()
+    if raw.nbytes:
+        header += _tag(Tensor.DATA_FIELD_NUMBER, _BYTES) + _varint(raw.nbytes)
     start = Parcel(phase=parcel.phase, step=parcel.step).SerializeToString()
     start += _tag(FIELDS[parcel.kind], _BYTES) + _varint(len(header) + raw.nbytes)
     return Packed(b"".join((start, header, raw)), parcel.kind, raw.nbytes)
@@ -91,6 +95,7 @@ def _pack_tensor(parcel: TensorParcel) -> Packed:
 def _unpack_tensor(data: bytes) -> TensorParcel | None:
     """Walk the top-level fields; None where the parcel holds no tensor."""
     phase = step = 0
+    kind, tensor, others = None, None, 0
     at, end = 0, len(data)
     while at < end:
         tag, at = _read_varint(data, at)
@@ -103,12 +108,20 @@ def _unpack_tensor(data: bytes) -> TensorParcel | None:
                 step = value
         elif field in KINDS and wire_type == _BYTES:
             length, at = _read_varint(data, at)
-            if at + length != end:
-                return None  # something follows the tensor: leave it to protobuf
-            return TensorParcel(KINDS[field], phase, step, _read_tensor(data, at, end))
+            if tensor is not None:
+                raise MalformedError("holds two tensors")
+            kind, tensor = KINDS[field], _read_tensor(data, at, at + length)
+            at += length
         else:
+            others += field in _OTHER_CONTENTS
             at = _skip(data, at, wire_type)
-    return None
+    if at != end:
+        raise MalformedError("is cut short")
+    if kind is None or tensor is None:
+        return None
+    if others:
+        raise MalformedError("holds a tensor and something else besides")
+    return TensorParcel(kind, phase, step, tensor)
 
 
 def _read_tensor(data: bytes, at: int, end: int) -> torch.Tensor:
@@ -133,11 +146,13 @@ def _read_tensor(data: bytes, at: int, end: int) -> torch.Tensor:
             at = offset + size
         else:
             at = _skip(data, at, wire_type)
-    if at != end:
-        raise MalformedError("a field runs past the end of its message")
+    if at != end or end > len(data):
+        raise MalformedError("is cut short")
     found = DTYPES.get(dtype)  # type: ignore[call-overload]
     if found is None:
         raise MalformedError(f"holds values of unknown type {dtype}")
+    if len(shape) > MOST_DIMENSIONS or any(length >= 2**32 for length in shape):
+        raise MalformedError(f"holds a tensor with more than {MOST_DIMENSIONS} dimensions, or a dimension over 2³²")
     count = math.prod(shape)
     if count * found.itemsize != size:
         raise MalformedError(f"holds {size} bytes of values, but its shape {shape} needs {count * found.itemsize}")
