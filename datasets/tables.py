@@ -1,24 +1,18 @@
 """A user's CSV or Parquet file: read whole, values as they are."""
 
-import csv
-import gzip
-import io
-import re
-import zlib
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as compute
-import pyarrow.csv
 import pyarrow.parquet
 
+from party.data.checking import NULLS
+from party.data.texts import NAMELESS, open_text
 from wire.errors import DataError
 
 TEXT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-# A party's reader takes these for missing values too.
-NULLS = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 _DECIMAL = r"^[+-]?\d+(,\d+)?([eE][+-]?\d+)?$"
 
 
@@ -37,8 +31,9 @@ def read(path: Path) -> "pa.Table":
     if not table.num_rows:
         raise DataError(f"{path}: has no rows")
     for name, count in Counter(table.column_names).items():
-        if not name or count > 1:
-            fault = f"two columns are called `{name}`" if name else "a column has no name"
+        nameless = not name or name.startswith(NAMELESS)
+        if nameless or count > 1:
+            fault = "a column has no name" if nameless else f"two columns are called `{name}`"
             raise DataError(f"{path}: {fault}; every column needs a name of its own")
     return table
 
@@ -51,30 +46,8 @@ def _parquet(path: Path) -> "pa.Table":
 
 
 def _text(path: Path) -> "pa.Table":
-    try:
-        content = path.read_bytes()
-        content = gzip.decompress(content) if path.suffix.lower() == ".gz" else content
-        text = content.decode("utf-8-sig")
-    except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise DataError(f"{path}: is not a gzip file, or a broken one") from None
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: is not UTF-8 text; save the file as UTF-8") from None
-    header, body = [*re.split(r"\r\n|\n|\r", text.lstrip("\r\n"), maxsplit=1), ""][:2]
-    delimiter = "\t" if ".tsv" in path.suffixes else max(",;\t|", key=re.sub(r'"[^"]*"', "", header).count)
-    names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter, skipinitialspace=True), [])]
-    if not body.strip():
-        raise DataError(f"{path}: has no rows")
-    types = dict.fromkeys(names, pa.large_string())
-    try:
-        table = pyarrow.csv.read_csv(
-            io.BytesIO(body.encode()),
-            pyarrow.csv.ReadOptions(use_threads=False, column_names=names, block_size=1 << 24),
-            pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            pyarrow.csv.ConvertOptions(column_types=types, strings_can_be_null=False),
-        )
-    except pa.ArrowInvalid as error:
-        raise DataError(f"{path}: is not a CSV table: {str(error).splitlines()[0]}") from None
-    return _with_decimal_points(table) if delimiter == ";" else table
+    text = open_text(path)
+    return _with_decimal_points(text.table()) if text.delimiter == ";" else text.table()
 
 
 def _with_decimal_points(table: "pa.Table") -> "pa.Table":

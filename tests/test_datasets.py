@@ -8,8 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-import datasets.tables
-import party.data.checking
 from datasets.chance import permutation
 from datasets.cutting import DataFile, cut
 from datasets.settings import DataSource, party_names
@@ -366,10 +364,6 @@ def test_names_with_delimiters_survive_the_cut(tmp_path: Path) -> None:
     assert columns_of(records["passive-1"]) == ["a;b;c;d", "e|f"]
 
 
-def test_both_readers_spell_missing_the_same_way() -> None:
-    assert datasets.tables.NULLS == party.data.checking.NULLS
-
-
 # A user's own files
 
 
@@ -459,9 +453,9 @@ def test_settings_that_make_no_sense_are_refused(content: dict[str, Any], senten
         ({"path": "table.txt"}, "table.txt: is not a known kind of table; its name should end in .csv"),
         ({"path": "broken.parquet"}, "broken.parquet: is not a Parquet file, or a broken one"),
         ({"path": "broken.csv.gz"}, "broken.csv.gz: is not a gzip file, or a broken one"),
-        ({"path": "ragged.csv"}, "ragged.csv: is not a CSV table: CSV parse error"),
-        ({"path": "latin.csv"}, "latin.csv: is not UTF-8 text; save the file as UTF-8"),
-        ({"path": "header.csv"}, "header.csv: has no rows"),
+        ({"path": "ragged.csv"}, "ragged.csv: line "),
+        ({"path": "latin.csv"}, "latin.csv: line 2 is not UTF-8 text; save the file as UTF-8"),
+        ({"path": "header.csv"}, "header.csv: has a header but no rows"),
         ({"path": "twice.csv"}, "twice.csv: two columns are called `a`"),
         ({"path": "nameless.csv"}, "nameless.csv: a column has no name"),
         ({"path": "nested.parquet"}, "nested.parquet: column `a` holds list<"),

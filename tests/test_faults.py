@@ -13,7 +13,7 @@ import pytest
 from deploy.local import LocalCluster, free_address
 from fedora.running import prepare, run_on
 from protos.control_pb2 import Event
-from settings.federation import Deadlines
+from settings.federation import Deadlines, Federation
 from tests.conftest import as_job, write_people, write_yaml
 from wire.errors import DataError, FedoraError, LedgerError, PartyError, PortError
 from wire.protocol import COORDINATOR
@@ -130,71 +130,66 @@ def test_a_missing_party_is_named_after_the_join_deadline(tmp_path: Path) -> Non
     assert took < 12 + 10
 
 
-def test_a_party_whose_file_vanished_ends_the_job_with_its_own_words(tmp_path: Path) -> None:
-    async def scenario() -> FedoraError:
-        data = {"source": "csv", "path": str(write_people(tmp_path / "people.csv")), "id": "person"}
-        out = tmp_path / "run"
-        federation = prepare(as_job({"data": data}), origin=out / "job.yaml", out=out, threads=1)
-        (out / "data" / "passive-1.csv").unlink()
-        async with LocalCluster(out, federation) as cluster:
-            with pytest.raises(FedoraError) as caught:
-                await run_on(cluster, out, Watch())
-        return caught.value
+def prepare_people(folder: Path) -> Federation:
+    """Lay out a run over a small table."""
+    data = {"source": "csv", "path": str(write_people(folder / "people.csv")), "id": "person"}
+    return prepare(as_job({"data": data}), origin=folder / "job.yaml", out=folder / "run", threads=1)
 
-    error = asyncio.run(scenario())
+
+async def failure_of(folder: Path, federation: Federation) -> FedoraError:
+    """Run what was laid out, which must fail, and return why."""
+    async with LocalCluster(folder / "run", federation) as cluster:
+        with pytest.raises(FedoraError) as caught:
+            await run_on(cluster, folder / "run", Watch())
+    return caught.value
+
+
+def test_a_party_whose_file_vanished_ends_the_job_with_its_own_words(tmp_path: Path) -> None:
+    federation = prepare_people(tmp_path)
+    (tmp_path / "run" / "data" / "passive-1.csv").unlink()
+    error = asyncio.run(failure_of(tmp_path, federation))
     assert isinstance(error, DataError)
     assert str(error).startswith("passive-1: ") and "passive-1.csv" in str(error)
 
 
 def test_a_port_in_use_is_said_with_its_address(tmp_path: Path) -> None:
-    async def scenario() -> FedoraError:
-        data = {"source": "csv", "path": str(write_people(tmp_path / "people.csv")), "id": "person"}
-        out = tmp_path / "run"
-        federation = prepare(as_job({"data": data}), origin=out / "job.yaml", out=out, threads=1)
-        server = await asyncio.start_server(lambda _, __: None, *federation.active.address.split(":"))
-        async with server, LocalCluster(out, federation) as cluster:
-            with pytest.raises(FedoraError) as caught:
-                await run_on(cluster, out, Watch())
-        return caught.value
+    federation = prepare_people(tmp_path)
 
-    error = asyncio.run(scenario())
+    async def with_the_port_taken() -> FedoraError:
+        async with await asyncio.start_server(lambda _, __: None, *federation.active.address.split(":")):
+            return await failure_of(tmp_path, federation)
+
+    error = asyncio.run(with_the_port_taken())
     assert isinstance(error, PortError)
-    assert "is in use by another process" in str(error)
+    assert f"{federation.active.address} is in use by another process" in str(error)
 
 
 def test_ids_without_overlap_are_said(tmp_path: Path) -> None:
-    async def scenario() -> FedoraError:
-        tables = {
-            "active": "id,label,split\na,0,train\nb,1,test\n",
-            "passive-1": "id,x\na,1\nb,2\n",
-            "passive-2": "id,y\nc,1\nd,2\n",
-        }
-        for name, text in tables.items():
-            (tmp_path / f"{name}.csv").write_text(text)
-        data = {"source": "files", "files": {name: str(tmp_path / f"{name}.csv") for name in tables}}
-        out = tmp_path / "run"
-        federation = prepare(as_job({"data": data}), origin=out / "job.yaml", out=out, threads=1)
-        async with LocalCluster(out, federation) as cluster:
-            with pytest.raises(FedoraError) as caught:
-                await run_on(cluster, out, Watch())
-        return caught.value
-
-    error = asyncio.run(scenario())
+    tables = {
+        "active": "id,label,split\na,0,train\nb,1,test\n",
+        "passive-1": "id,x\na,1\nb,2\n",
+        "passive-2": "id,y\nc,1\nd,2\n",
+    }
+    for name, text in tables.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    data = {"source": "files", "files": {name: str(tmp_path / f"{name}.csv") for name in tables}}
+    federation = prepare(as_job({"data": data}), origin=tmp_path / "job.yaml", out=tmp_path / "run", threads=1)
+    error = asyncio.run(failure_of(tmp_path, federation))
     assert isinstance(error, DataError)
     assert "no sample id is held by all parties: passive-2 shares none" in str(error)
 
 
 def test_a_party_without_a_coordinator_gives_up_after_the_join_deadline(tmp_path: Path) -> None:
-    async def scenario() -> tuple[int, str]:
-        data = {"source": "csv", "path": str(write_people(tmp_path / "people.csv")), "id": "person"}
-        out = tmp_path / "run"
-        federation = prepare(as_job({"data": data}), origin=out / "job.yaml", out=out, threads=1)
-        content = federation.model_dump() | {"coordinator": {"address": free_address()}, "deadlines": {"join": 1}}
-        write_yaml(out / "federation.yaml", content)
-        async with LocalCluster(out, federation, programs={COORDINATOR: [], "active": [], "passive-2": []}) as cluster:
+    federation = prepare_people(tmp_path)
+    content = federation.model_dump() | {"coordinator": {"address": free_address()}, "deadlines": {"join": 1}}
+    write_yaml(tmp_path / "run" / "federation.yaml", content)
+
+    async def alone() -> tuple[int, str]:
+        programs: dict[str, list[str]] = {COORDINATOR: [], "active": [], "passive-2": []}
+        async with LocalCluster(tmp_path / "run", federation, programs=programs) as cluster:
             code = await cluster.processes["passive-1"].wait()
             return code, cluster.log_path("passive-1").read_text().splitlines()[-1]
 
-    code, said = asyncio.run(scenario())
+    code, said = asyncio.run(alone())
     assert code == PartyError.exit_code
     assert said.startswith("error: coordinator cannot be reached at 127.0.0.1:") and said.endswith("within 1 s")
