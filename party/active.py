@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Sequence
 
@@ -135,13 +136,14 @@ class Active(Role):
             labels = self.share.labels[rows]
             logits: Tensor = self.share.networks["top"](torch.cat([*received, *own], dim=1))
             each = losses.per_sample(phase.loss, logits, labels)
+            report.loss_sum += self._finite(float(each.detach().sum()), phase, step)
             if rule.needs_gradients:
                 torch.autograd.backward(losses.reduce(phase.loss, each, report.rows))
                 began = time.perf_counter()
                 await self._answer(phase, step, received)
                 report.wait_seconds += time.perf_counter() - began
                 rule.step()
-            self._tally(phase, step, report, each.detach(), logits.detach(), labels)
+            report.correct += int((logits.detach().argmax(dim=1) == labels).sum())
             if time.monotonic() - told > PROGRESS_SECONDS:
                 told = time.monotonic()
                 seen = sum(len(rows) for rows in drawn[: step + 1])
@@ -160,16 +162,13 @@ class Active(Role):
         for exchange, embedding in zip(self.exchanges, received, strict=True):
             await exchange.send(Kind.GRADIENT, phase, step, _gradient(embedding), patience=patience)
 
-    def _tally(self, phase: Phase, step: int, report: Report, each: Tensor, logits: Tensor, labels: Tensor) -> None:
-        """Add one batch to the report."""
-        loss = float(each.sum())
-        if loss - loss != 0:  # true of NaN and infinity alone
+    def _finite(self, loss: float, phase: Phase, step: int) -> float:
+        """Pass a loss on, unless there is nothing to learn from it."""
+        if not math.isfinite(loss):
             where = f"step {step} of {phase.name} round {phase.round}"
-            raise PartyError(
-                self.around.settings.name, f"found a loss that is not finite at {where}: a lower learning rate may help"
-            )
-        report.loss_sum += loss
-        report.correct += int((logits.argmax(dim=1) == labels).sum())
+            reason = f"found a loss that is not finite at {where}: a lower learning rate may help"
+            raise PartyError(self.around.settings.name, reason)
+        return loss
 
     async def close(self) -> None:
         """Let the passive parties go."""

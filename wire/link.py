@@ -68,6 +68,7 @@ class Link(Generic[Sent, Received]):
         packed = self._pack(message)
         self.meter.count(self.me, self.peer, packed)
         self._writing = asyncio.create_task(self._write(packed.data))
+        self._writing.add_done_callback(_note_exception)
         await asyncio.sleep(0)  # lets the write begin before whatever the caller computes next
 
     async def _written(self, patience: float | None) -> None:
@@ -130,6 +131,12 @@ class Link(Generic[Sent, Received]):
     def _lost(self) -> PartyError:
         why = "the process ended or was stopped, or the network is cut"
         return PartyError(self.peer, f"is gone: its connection to {self.me} broke ({why})", Failure.LOST)
+
+
+def _note_exception(task: asyncio.Task[None]) -> None:
+    """Look at a write's exception, so that asyncio does not complain when a link is closed before anybody asked."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def read_first(
