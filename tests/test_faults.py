@@ -120,7 +120,7 @@ def test_ends_that_count_differently_fail_the_job(tmp_path: Path) -> None:
     programs = {"passive-2": ["tests.rogue", "miscount"]}
     error, _ = asyncio.run(failing_job(tmp_path, programs=programs, train={"epochs": 1}))
     assert isinstance(error, LedgerError)
-    assert "the embedding messages from passive-2 to active in test round 1" in str(error)
+    assert "the books differ on the embedding messages from passive-2 to active in train round 1" in str(error)
 
 
 def test_a_missing_party_is_named_after_the_join_deadline(tmp_path: Path) -> None:
