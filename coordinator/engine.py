@@ -1,9 +1,10 @@
 """The engine: hands phases to all parties, combines their reports, and finds who is at fault when one fails."""
 
 import asyncio
+import hashlib
 import math
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from coordinator.cost import CostModel
@@ -26,11 +27,13 @@ from protos.failure_pb2 import Failure
 from protos.meter_pb2 import Reading
 from protos.phase_pb2 import Phase, Samples
 from settings.federation import Federation
-from wire.errors import FedoraError, PartyError, from_failure
+from wire.errors import DataError, FedoraError, PartyError, from_failure
 from wire.protocol import COORDINATOR
 
 Tell = Callable[[Event], Awaitable[None]]
 
+# What one party waits for at another is bounded there; the coordinator, which waits for both, lets it speak first.
+GRACE_SECONDS = 2.0
 # A broken connection is often the echo of something that another party can explain; so long is listened for it.
 ECHO_SECONDS = 1.0
 
@@ -46,16 +49,24 @@ class Engine:
         self.predicted: dict[str, int] = {}  # bytes by name of phase
         self.seconds: dict[str, float] = {}  # by name of phase
         self.history: list[dict[str, Any]] = []
+        self._heard: dict[str, float] = {}  # when each party last sent something
+        self.identity = ""  # of the training that made the current model
 
     async def setup(self, setup: Setup) -> dict[str, Ready]:
         """Have every party join its rows and make its networks."""
-        answers = await self._ask(FromCoordinator(setup=setup), "ready", patience=2 * self._federation.deadlines.setup)
+        answers = await self._ask(
+            FromCoordinator(setup=setup), "ready", patience=self._federation.deadlines.setup + GRACE_SECONDS
+        )
         ready = {name: answer.ready for name, answer in answers.items()}
         active = ready[self._active]
         for name, one in ready.items():
             if one.embedding != active.embedding:
                 reason = f"has embeddings of width {one.embedding}, the top model wants {active.embedding}"
                 raise PartyError(name, reason)
+        identities = {one.identity for one in ready.values()}
+        if len(identities) > 1:
+            raise DataError(f"the models saved as {setup.load!r} at the parties come from different trainings")
+        self.identity = identities.pop()
         rows: dict[Samples.Set, int] = {
             Samples.TRAIN: active.train,
             Samples.VALIDATION: active.validation,
@@ -80,7 +91,8 @@ class Engine:
     async def save(self, name: str) -> dict[str, str]:
         """Have every party save its model; return the digests of the files."""
         patience = self._federation.deadlines.setup
-        answers = await self._ask(FromCoordinator(save=Save(name=name)), "saved", patience=patience)
+        save = FromCoordinator(save=Save(name=name, identity=self.identity))
+        answers = await self._ask(save, "saved", patience=patience)
         return {party: answer.saved.sha256 for party, answer in answers.items()}
 
     async def collect(self) -> Ledger:
@@ -103,7 +115,9 @@ class Engine:
                     while (await connection.link.receive()).WhichOneof("content") != "idle":
                         pass
             except (FedoraError, TimeoutError):
-                pass  # it is gone, and was named if that was the reason
+                # It is gone, or too busy to listen. What it still sends must not be taken for an answer to the next
+                # job: it has to join again.
+                connection.link.close()
             connection.meter.close()
 
         await asyncio.gather(*(one(connection) for connection in self._connections))
@@ -133,6 +147,9 @@ class Engine:
             seconds=seconds,
             figures={name: dict(report.figures) for name, report in reports.items() if report.figures},
         )
+        if phase.update.WhichOneof("rule") != "observe":
+            told = (self.identity, phase.SerializeToString(deterministic=True).hex(), outcome.loss)
+            self.identity = hashlib.sha256(repr(told).encode()).hexdigest()
         self.history.append(
             {
                 "phase": phase.name,
@@ -144,6 +161,7 @@ class Engine:
                 "step_size": _step_size(phase),
                 "seconds": seconds,
                 "compute_seconds": {name: report.compute_seconds for name, report in reports.items()},
+                "figures": outcome.figures,
                 "wait_seconds": {name: report.wait_seconds for name, report in reports.items()},
             }
         )
@@ -159,10 +177,23 @@ class Engine:
         return outcome
 
     async def _ask(self, message: FromCoordinator, answer: str, *, patience: float | None) -> dict[str, FromParty]:
-        """Send every party the same message and return their answers."""
-        work = [self._ask_one(connection, message, answer, patience) for connection in self._connections]
-        answers = await _all_or_the_best_reason(work)
-        return {connection.name: one for connection, one in zip(self._connections, answers, strict=True)}
+        """Send every party the same message and return their answers.
+
+        With a patience of None the first answer may take as long as it takes; once it is there, the others, which work
+        in step with it, must follow within the step deadline.
+        """
+        lag = self._federation.deadlines.step if patience is None else None
+        tasks = {
+            asyncio.create_task(self._ask_one(connection, message, answer, patience)): connection.name
+            for connection in self._connections
+        }
+        try:
+            await _all_done(tasks, lag, self._heard)
+            return {name: task.result() for task, name in tasks.items()}
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _ask_one(
         self, connection: Connection, message: FromCoordinator, answer: str, patience: float | None
@@ -170,6 +201,7 @@ class Engine:
         await connection.link.send(message, patience=self._federation.deadlines.step)
         while True:
             one = await connection.link.receive(patience=patience)
+            self._heard[connection.name] = time.monotonic()
             match one.WhichOneof("content"):
                 case "progress":
                     await self._tell(Event(progress=one.progress))
@@ -186,25 +218,41 @@ def _step_size(phase: Phase) -> float | None:
     return getattr(getattr(phase.update, rule), "lr", None) if rule else None
 
 
-async def _all_or_the_best_reason(work: list[Coroutine[Any, Any, FromParty]]) -> list[FromParty]:
-    """Return all results, or raise the error that explains most of those that come together."""
-    tasks = [asyncio.create_task(one) for one in work]
-    try:
-        done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        errors = [error for task in done if (error := task.exception())]
-        if errors and pending and all(_weight(error) for error in errors):
-            done, _ = await asyncio.wait(tasks, timeout=ECHO_SECONDS)
-            errors = [error for task in done if (error := task.exception())]
-        if errors:
-            raise min(errors, key=_weight)
-        return [task.result() for task in tasks]
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+async def _all_done(tasks: dict[asyncio.Task[FromParty], str], lag: float | None, heard: dict[str, float]) -> None:
+    """Wait until all tasks have succeeded, or raise the error that explains most."""
+    pending = set(tasks)
+    answered = None
+    while pending:
+        patience = lag if answered else None
+        done, pending = await asyncio.wait(pending, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        if any(task.exception() for task in done):
+            if pending:
+                await asyncio.wait(pending, timeout=ECHO_SECONDS)
+            raise _best_reason({name: _error(task) for task, name in tasks.items()})
+        answered = answered or (time.monotonic() if done else None)
+        for task in pending:
+            name = tasks[task]
+            if lag and answered and time.monotonic() - max(answered, heard.get(name, 0.0)) >= lag:
+                raise PartyError(name, f"did not report within {lag:g} s of the first party that did", Failure.SILENT)
 
 
-def _weight(error: BaseException) -> int:
-    """Order errors from most to least telling."""
-    kind = error.kind if isinstance(error, PartyError) else None
-    return {Failure.SILENT: 1, Failure.LOST: 2}.get(kind, 0) if kind is not None else 0
+def _error(task: asyncio.Task[FromParty]) -> BaseException | None:
+    return task.exception() if task.done() and not task.cancelled() else None
+
+
+def _best_reason(errors: dict[str, BaseException | None]) -> BaseException:
+    """Choose among the errors by party that reported or lost it.
+
+    Whoever reports is alive: what others hold against it is an echo of what it waits for itself. After that, a reason
+    counts more than a silence, and a silence more than a broken connection.
+    """
+    found = {reporter: error for reporter, error in errors.items() if error}
+
+    def order(reporter: str) -> tuple[bool, int]:
+        error = found[reporter]
+        if not isinstance(error, PartyError):
+            return False, 0
+        echo = error.culprit in found and error.culprit != reporter
+        return echo, {Failure.SILENT: 1, Failure.LOST: 2}.get(error.kind, 0)
+
+    return found[min(found, key=order)]

@@ -55,7 +55,7 @@ class Jobs:
     async def _work(self, request: bytes, events: asyncio.Queue[Event]) -> None:
         """Run a job; its last event says how it ended."""
         try:
-            message = JobMessage.FromString(request)
+            message = _read(request)
             check_protocol(message.protocol, peer="the command line")
             job = parse(message.settings, Job, origin=message.origin)
             if self._busy:
@@ -124,3 +124,10 @@ class Jobs:
             seconds=time.perf_counter() - began,
         )
         return Result(result_json=json.dumps(figures, indent=2), ledger_csv=ledger.to_csv())
+
+
+def _read(request: bytes) -> JobMessage:
+    try:
+        return JobMessage.FromString(request)
+    except Exception as error:  # protobuf's DecodeError is not in its type stubs
+        raise PartyError("the command line", f"sent something that is no job: {error}") from None

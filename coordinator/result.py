@@ -1,6 +1,7 @@
 """result.json: every figure of a job, by stable names. A figure that was not measured is null."""
 
 import platform
+from importlib.metadata import version
 from typing import Any
 
 import grpc
@@ -73,5 +74,6 @@ def result(
             "python": platform.python_version(),
             "grpc": grpc.__version__,
             "protobuf": protobuf.__version__,
+            "torch": version("torch"),  # of this installation; the coordinator itself does not load it
         },
     }

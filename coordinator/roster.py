@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from dataclasses import dataclass, field
 
 import grpc
@@ -36,7 +37,7 @@ class Roster:
     def __init__(self, federation: Federation) -> None:
         self._federation = federation
         self._present: dict[str, Connection] = {}
-        self._refused: dict[str, PartyError] = {}
+        self._refused: dict[str, tuple[float, PartyError]] = {}  # when, and why
         self._changed = asyncio.Condition()
 
     async def complete(self) -> list[Connection]:
@@ -58,8 +59,10 @@ class Roster:
         return [name for name in self._federation.parties if name not in self._present]
 
     def _refusal(self) -> PartyError | None:
-        """Return why a party that is missing was sent away, if one was: waiting longer would not help."""
-        return next((self._refused[name] for name in self.missing() if name in self._refused), None)
+        """Return why a party that is missing was just sent away, if one was: waiting longer would not help."""
+        recently = time.monotonic() - self._federation.deadlines.silence
+        refused = (self._refused[name] for name in self.missing() if name in self._refused)
+        return next((error for when, error in refused if when > recently), None)
 
     async def join(self, _: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
         """Serve one party's control stream for as long as it lasts."""
@@ -106,7 +109,7 @@ class Roster:
         log.warning("refused a connection from %s: %s", context.peer(), error)
         failure = to_failure(error, reporter=COORDINATOR)
         await context.write(FromCoordinator(failure=failure).SerializeToString())
-        if isinstance(error, PartyError) and name not in self._present:
+        if isinstance(error, PartyError) and name in self.missing():
             async with self._changed:
-                self._refused[name] = error
+                self._refused[name] = (time.monotonic(), error)
                 self._changed.notify_all()

@@ -1,6 +1,5 @@
 """A job's way to a coordinator that is up, and its events' way back."""
 
-import asyncio
 from collections.abc import Callable
 
 import grpc
@@ -8,7 +7,7 @@ import grpc
 from protos.control_pb2 import DESCRIPTOR, Event, Job, Result
 from protos.failure_pb2 import Failure
 from settings.federation import Deadlines
-from wire.channels import dial, path
+from wire.channels import check_right_service, dial, path, reach
 from wire.errors import PartyError, from_failure
 from wire.protocol import COORDINATOR, PROTOCOL
 
@@ -20,12 +19,7 @@ async def submit(
 ) -> Result:
     """Run a job on a cluster and return its result; every event on the way is handed to `follow`."""
     async with dial(address, deadlines.silence) as channel:
-        try:
-            async with asyncio.timeout(deadlines.join):
-                await channel.channel_ready()
-        except TimeoutError:
-            reason = f"cannot be reached at {address} within {deadlines.join:g} s"
-            raise PartyError(COORDINATOR, reason, Failure.SILENT) from None
+        await reach(channel, COORDINATOR, address, deadlines.join)
         job = Job(protocol=PROTOCOL, settings=settings, origin=origin)
         ask: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(path(SUBMIT))
         call = ask(job.SerializeToString())
@@ -40,6 +34,6 @@ async def submit(
                     case _:
                         follow(event)
         except grpc.RpcError:
-            pass
+            await check_right_service(call, COORDINATOR, address)
     why = "the process ended or was stopped, or the network is cut"
     raise PartyError(COORDINATOR, f"is gone: the connection to it broke ({why})", Failure.LOST)

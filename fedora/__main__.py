@@ -1,9 +1,11 @@
 """The command line: one command, one module per verb."""
 
+import sys
+
 import typer
 
 from fedora import data, demo, run, submit
-from wire.process import exit_codes
+from wire.process import exit_codes, reader_gone
 from wire.protocol import VERSION
 
 app = typer.Typer(
@@ -40,7 +42,10 @@ app.command("data")(data.data)
 
 def main() -> None:
     """Run the command line."""
-    app()
+    try:
+        app()
+    except BrokenPipeError:
+        sys.exit(reader_gone())
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from wire.errors import FedoraError
+from wire.errors import DataError, FedoraError
 
 
 def data(
@@ -33,7 +33,7 @@ def data(
     label: Annotated[str | None, typer.Option(help="Column of labels. [default: label]")] = None,
     seed: Annotated[int, typer.Option(help="Decides which rows are dropped, drawn and shuffled.")] = 0,
 ) -> None:
-    r"""Cut a data set into one file per party, as organisations would hold it.
+    """Cut a data set into one file per party, as organisations would hold it.
 
     Tables are cut by columns, images into vertical stripes. Only the active party's file has labels.
 
@@ -65,6 +65,9 @@ def data(
     except FedoraError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except OSError as error:
+        print(f"error: {out}: cannot be written to: {error.strerror}", file=sys.stderr)
+        sys.exit(DataError.exit_code)
     table = Table(title="One file per party", title_justify="left")
     table.add_column("party", no_wrap=True)
     table.add_column("file", overflow="fold")

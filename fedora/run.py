@@ -24,7 +24,7 @@ def run(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in the same folder.")] = False,
 ) -> None:
-    r"""Start a local cluster, one process per member, run a job on it, and stop it again.
+    """Start a local cluster, one process per member, run a job on it, and stop it again.
 
     A job file looks like this; every section but `data` may be left out:
 
@@ -49,7 +49,7 @@ def run(
 def run_job(path: Path, out: Path, *, overwrite: bool, seed: int | None, threads: int | None = None) -> None:
     """Run a job file and print its report; exit with the code of what went wrong, if something did."""
     from fedora.report import print_report
-    from fedora.running import load_job, prepare_folder, run_locally
+    from fedora.running import check_folder, load_job, run_locally
 
     console = Console(highlight=False)
 
@@ -57,7 +57,7 @@ def run_job(path: Path, out: Path, *, overwrite: bool, seed: int | None, threads
         job = load_job(path)
         if seed is not None:
             job = job.model_copy(update={"seed": seed})
-        prepare_folder(out, overwrite=overwrite)
+        check_folder(out, overwrite=overwrite, marker="federation.yaml")
         print_report(await run_locally(job, origin=path, out=out, console=console, threads=threads), console)
         console.print(f"Written to {out}: result.json, ledger.csv, and folders models, data, logs", soft_wrap=True)
 

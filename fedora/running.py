@@ -1,9 +1,11 @@
 """Running a job on a local cluster: cut the data, lay out a folder, start the processes, follow the job."""
 
 import asyncio
+import contextlib
 import json
 import shutil
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,20 +41,38 @@ def load_job(path: Path) -> Job:
     return job
 
 
-def prepare_folder(out: Path, *, overwrite: bool) -> None:
-    """Make the folder of a run, and refuse to mix a new run with other files."""
+def check_folder(out: Path, *, overwrite: bool, marker: str) -> None:
+    """Refuse to mix new results with other files; `marker` is a file that earlier ones of the same kind have."""
     if out.exists() and not out.is_dir():
         raise SettingsError(f"{out}: is a file; --out wants a folder")
     if out.is_dir() and any(out.iterdir()):
         if not overwrite:
             raise SettingsError(f"{out}: is not empty; choose another folder or add --overwrite")
-        if not (out / "federation.yaml").exists():
+        if not (out / marker).exists():
             raise SettingsError(f"{out}: does not look like an earlier run, so it is not overwritten")
-        shutil.rmtree(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=out).close()
     except OSError as error:
-        raise SettingsError(f"{out}: cannot be made: {error.strerror}") from None
+        raise SettingsError(f"{out}: cannot be written to: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def replacing(out: Path) -> Iterator[None]:
+    """Put an earlier run aside while a new one is prepared in its place; bring it back if that fails."""
+    if not out.exists():
+        yield
+        return
+    earlier = out.with_name(f".{out.name}.earlier")
+    shutil.rmtree(earlier, ignore_errors=True)
+    out.rename(earlier)
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(out, ignore_errors=True)
+        earlier.rename(out)
+        raise
+    shutil.rmtree(earlier)
 
 
 async def run_locally(
@@ -65,7 +85,8 @@ async def run_locally(
     deadlines: Deadlines | None = None,
 ) -> dict[str, Any]:
     """Run a job with one process per member; return its result, which is also written to `out`."""
-    federation = prepare(job, origin=origin, out=out, threads=threads, deadlines=deadlines)
+    with replacing(out):
+        federation = prepare(job, origin=origin, out=out, threads=threads, deadlines=deadlines)
     console.print(f"starting coordinator, {', '.join(federation.parties)}: one process each", highlight=False)
     async with LocalCluster(out, federation) as cluster:
         with Follower(console) as follow:
@@ -76,12 +97,15 @@ def prepare(
     job: Job, *, origin: Path, out: Path, threads: int | None = None, deadlines: Deadlines | None = None
 ) -> Federation:
     """Cut the data and write all that the processes of a local run need into its folder."""
+    earlier = _existing(Path(job.train.load), origin.parent) if job.train.load else None
+    if earlier and earlier.absolute() == out.absolute():
+        raise SettingsError(f"{origin}: train.from: is the folder that this run would replace; choose another --out")
     source = check({"data": job.data} if job.data else {}, _Data, origin=str(origin)).data
     files = cut(_beside(source, origin.parent), out / "data", seed=job.seed)
     federation = loopback_federation([name for name in files if name != ACTIVE], deadlines=deadlines)
     lay_out(out, federation, {name: file.reading for name, file in files.items()}, threads=threads)
-    if job.train.load:
-        _bring_models(_existing(Path(job.train.load), origin.parent), out, federation.parties)
+    if earlier:
+        _bring_models(earlier, out, federation.parties)
         job = job.model_copy(update={"train": job.train.model_copy(update={"load": LOADED})})
     text = yaml.safe_dump(job.model_dump(mode="json", by_alias=True, exclude_unset=True), sort_keys=False)
     write_atomically(out / "job.yaml", text)

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from wire.errors import SettingsError
 from wire.process import run_until_done
 
 
@@ -31,16 +30,16 @@ def submit(
     from deploy.submission import submit as submit_job
     from fedora.following import Follower
     from fedora.report import print_report
-    from fedora.running import keep, load_job
-    from settings.federation import Deadlines
+    from fedora.running import check_folder, keep, load_job
+    from settings.federation import Deadlines, check_address
 
     console = Console(highlight=False)
     folder = out or Path("runs") / f"{job.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
 
     async def work() -> None:
         settings = load_job(job)
-        if (folder / "result.json").exists() and not overwrite:
-            raise SettingsError(f"{folder}: holds a result already; choose another folder or add --overwrite")
+        check_address(coordinator)
+        check_folder(folder, overwrite=overwrite, marker="result.json")
         if settings.data:
             console.print("note: the job's data section is not used: the parties have their own files")
         text = await asyncio.to_thread(job.read_text)

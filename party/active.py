@@ -5,6 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import grpc
 import torch
@@ -24,6 +25,7 @@ from wire import tensors
 from wire.channels import listen
 from wire.errors import DataError, FedoraError, PartyError, to_failure
 from wire.link import Link, read_first
+from wire.meter import Packed
 from wire.protocol import check_protocol
 
 OPEN = DESCRIPTOR.services_by_name["Exchange"].methods_by_name["Open"]
@@ -33,12 +35,21 @@ PROGRESS_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class _Caller:
+    """A passive party at the door: its stream, its greeting, and whether a job has taken it in."""
+
+    link: ExchangeLink
+    greeting: Packed
+    wanted: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class Reception:
     """The active party's listening side: lets passive parties in, for any job, and hands each to the job it names."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._arrivals: dict[tuple[str, str], asyncio.Future[ExchangeLink]] = {}
+        self._arrivals: dict[tuple[str, str], asyncio.Future[_Caller]] = {}
         self._ended: set[str] = set()
         self._server: grpc.aio.Server | None = None
 
@@ -59,9 +70,15 @@ class Reception:
         join = self._around.federation.deadlines.join
         try:
             async with asyncio.timeout(join):
-                return await asyncio.shield(self._expected(job, party))
+                caller = await asyncio.shield(self._expected(job, party))
         except TimeoutError:
-            raise PartyError(party, f"did not connect to the active party within {join:g} s", Failure.SILENT) from None
+            address = self._around.federation.active.address
+            reason = f"did not connect to the active party at {address} within {join:g} s"
+            raise PartyError(party, reason, Failure.SILENT) from None
+        # Counted only now: a greeting for a job that nobody runs is in no book.
+        self._around.meter.count(party, self._around.settings.name, caller.greeting)
+        caller.wanted.set()
+        return caller.link
 
     def end(self, job: str) -> None:
         """Hang up on all parties of a job, also on those that come too late."""
@@ -69,9 +86,9 @@ class Reception:
         for key in [key for key in self._arrivals if key[0] == job]:
             arrival = self._arrivals.pop(key)
             if arrival.done():
-                arrival.result().close()
+                arrival.result().link.close()
 
-    def _expected(self, job: str, party: str) -> asyncio.Future[ExchangeLink]:
+    def _expected(self, job: str, party: str) -> asyncio.Future[_Caller]:
         return self._arrivals.setdefault((job, party), asyncio.get_running_loop().create_future())
 
     async def _open(self, _: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
@@ -95,12 +112,21 @@ class Reception:
             await context.write(Parcel(failure=to_failure(error, reporter=me)).SerializeToString())
             return
         meter = self._around.meter
-        meter.count(greeting.party, me, packed)
         link: ExchangeLink = Link(
             context, me=me, peer=greeting.party, meter=meter, pack=tensors.pack, unpack=tensors.unpack
         )
-        arrival.set_result(link)
-        await link.ended()
+        caller = _Caller(link, packed)
+        arrival.set_result(caller)
+        try:
+            async with asyncio.timeout(federation.deadlines.join):
+                await caller.wanted.wait()
+            await link.ended()
+        except TimeoutError:
+            log.warning("hung up on %s: nobody runs the job it came for", greeting.party)
+        finally:
+            link.close()
+            if self._arrivals.get((greeting.job, greeting.party)) is arrival:
+                del self._arrivals[greeting.job, greeting.party]
 
 
 class Active(Role):

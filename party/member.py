@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import time
 import traceback
 from collections.abc import Awaitable, Callable
 
@@ -13,17 +14,19 @@ from party.data.reading import read
 from party.passive import Passive
 from party.role import Role, Surroundings
 from party.settings import PartySettings
+from party.share import own_bottom
 from protos.control_pb2 import DESCRIPTOR, FromCoordinator, FromParty, Hello, Idle, Readings, Saved
 from protos.failure_pb2 import Failure
 from protos.phase_pb2 import Progress
 from settings.federation import Federation
-from wire.channels import dial, path
+from wire.channels import check_right_service, dial, path, reach
 from wire.errors import FedoraError, PartyError, from_failure, to_failure
 from wire.link import Link, pack_control, unpack_control
 from wire.meter import Meter
 from wire.protocol import COORDINATOR, PROTOCOL, VERSION
 
 GOODBYE_SECONDS = 1.0
+REJOIN_SECONDS = 1.0
 
 JOIN = DESCRIPTOR.services_by_name["Control"].methods_by_name["Join"]
 
@@ -38,28 +41,35 @@ class Member:
 
     def __init__(self, settings: PartySettings, federation: Federation) -> None:
         active = settings.name == federation.active.name
+        if settings.model is not None:
+            own_bottom(settings.model, default="mlp")
         records = read(settings.data, with_labels=active)
-        log.info("%s: %d rows", settings.data.path, len(records.ids))
+        log.info("%s: %d rows, %s", settings.data.path, len(records.ids), records.described())
         self._around = Surroundings(settings, federation, records, Meter())
         self._reception = Reception(self._around) if active else None
         self._role: Role | None = None
         self._work: asyncio.Task[None] | None = None
+        self._welcome = False  # whether the coordinator has let this party in
         self._busy = False  # from a request until its answer goes out
 
     async def live(self) -> None:
         """Serve the coordinator; when the connection is lost, try to join again for as long as the deadline allows."""
         if self._reception:
             await self._reception.start()
+        deadline = time.monotonic() + self._around.federation.deadlines.join
         try:
             while True:
                 try:
                     await self._serve()
                 except PartyError as error:
-                    if error.kind != Failure.LOST:
+                    if self._welcome:
+                        deadline = time.monotonic() + self._around.federation.deadlines.join
+                    if error.kind != Failure.LOST or time.monotonic() > deadline:
                         raise
                     log.warning("%s; joining again", error)
                 finally:
                     await self._dismiss()
+                await asyncio.sleep(REJOIN_SECONDS)
         finally:
             if self._reception:
                 await self._reception.stop()
@@ -67,8 +77,10 @@ class Member:
     async def _serve(self) -> None:
         """Join the coordinator and answer it until the connection ends."""
         federation, name = self._around.federation, self._around.settings.name
-        async with dial(federation.coordinator.address, federation.deadlines.silence) as channel:
-            await self._reach(channel)
+        address, deadlines = federation.coordinator.address, federation.deadlines
+        self._welcome = False
+        async with dial(address, deadlines.silence) as channel:
+            await reach(channel, COORDINATOR, address, deadlines.join)
             call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(path(JOIN))()
             link: ControlLink = Link(
                 call,
@@ -81,9 +93,12 @@ class Member:
             try:
                 await link.send(FromParty(hello=Hello(protocol=PROTOCOL, party=name, version=VERSION)))
                 while True:
-                    await self._obey(link, await link.receive())
+                    await self._obey(link, await link.receive(patience=None if self._welcome else deadlines.join))
             except asyncio.CancelledError:
                 await self._say_goodbye(link)
+                raise
+            except PartyError:
+                await check_right_service(call, COORDINATOR, address)
                 raise
             finally:
                 link.close()
@@ -95,19 +110,11 @@ class Member:
         with contextlib.suppress(PartyError):
             await link.send(FromParty(failure=goodbye), patience=GOODBYE_SECONDS)
 
-    async def _reach(self, channel: grpc.aio.Channel) -> None:
-        federation = self._around.federation
-        try:
-            async with asyncio.timeout(federation.deadlines.join):
-                await channel.channel_ready()
-        except TimeoutError:
-            address, join = federation.coordinator.address, federation.deadlines.join
-            raise PartyError(COORDINATOR, f"cannot be reached at {address} within {join:g} s", Failure.SILENT) from None
-
     async def _obey(self, link: ControlLink, message: FromCoordinator) -> None:
         """Start what a message asks for; only a dismissal interrupts what is under way."""
         match message.WhichOneof("content"):
             case "welcome":
+                self._welcome = True
                 log.info("joined the coordinator, release %s", message.welcome.version)
             case "failure":
                 raise from_failure(message.failure)
@@ -170,7 +177,7 @@ class Member:
             raise PartyError(COORDINATOR, "asked to save before the job was set up")
         path = self._around.settings.model_path(message.save.name)
         try:
-            return FromParty(saved=Saved(name=message.save.name, sha256=share.save(path)))
+            return FromParty(saved=Saved(name=message.save.name, sha256=share.save(path, message.save.identity)))
         except OSError as error:
             raise PartyError(self._around.settings.name, f"cannot write {path}: {error.strerror}") from None
 

@@ -1,6 +1,5 @@
 """The passive role: send embeddings, get gradients, never see a label. It dials out and listens nowhere."""
 
-import asyncio
 from collections import deque
 
 import grpc
@@ -11,11 +10,10 @@ from party.exchange import ExchangeLink, TensorExchange
 from party.role import Role, Tell
 from party.updates import Rule
 from protos.exchange_pb2 import DESCRIPTOR, Greeting, Order, Parcel
-from protos.failure_pb2 import Failure
 from protos.meter_pb2 import Kind
 from protos.phase_pb2 import Phase, Report
 from wire import tensors
-from wire.channels import dial, path
+from wire.channels import check_right_service, dial, path, reach
 from wire.errors import PartyError
 from wire.link import READ_AHEAD, Link
 from wire.protocol import PROTOCOL
@@ -39,20 +37,19 @@ class Passive(Role):
         federation, name = self.around.federation, self.around.settings.name
         active, deadlines = federation.active, federation.deadlines
         self._channel = dial(active.address, deadlines.silence)
-        try:
-            async with asyncio.timeout(deadlines.join):
-                await self._channel.channel_ready()
-        except TimeoutError:
-            reason = f"cannot be reached by {name} at {active.address} within {deadlines.join:g} s"
-            raise PartyError(active.name, reason, Failure.LOST) from None
+        await reach(self._channel, active.name, active.address, deadlines.join)
         call: grpc.aio.StreamStreamCall[bytes, bytes] = self._channel.stream_stream(path(OPEN))()
         self._link = Link(
             call, me=name, peer=active.name, meter=self.around.meter, pack=tensors.pack, unpack=tensors.unpack
         )
         greeting = Greeting(protocol=PROTOCOL, party=name, job=self.job.job)
-        await self._link.send(Parcel(greeting=greeting), patience=deadlines.join)
         self.exchanges = [TensorExchange(self._link, self.job.wire_dtype, width=0)]
-        return await self.alignment.offer(self._link, self.around.records.ids, patience=deadlines.setup)
+        try:
+            await self._link.send(Parcel(greeting=greeting), patience=deadlines.join)
+            return await self.alignment.offer(self._link, self.around.records.ids, patience=deadlines.setup)
+        except PartyError:
+            await check_right_service(call, active.name, active.address)
+            raise
 
     async def run_batches(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:
         """Send h_i for every batch; where the phase has gradients, apply each as it comes back."""
@@ -64,14 +61,13 @@ class Passive(Role):
 
         async def absorb() -> None:
             step, embedding = unanswered.popleft()
-            # The active party first waits for everybody's embedding, then answers: hence twice the patience.
-            gradient = await exchange.receive(Kind.GRADIENT, phase, step, len(embedding), patience=2 * patience)
+            gradient = await exchange.receive(Kind.GRADIENT, phase, step, len(embedding), patience=patience)
             torch.autograd.backward(embedding, gradient)
             rule.step()
 
         for step, rows in enumerate(drawn):
             embedding = self.share.embed(rows, phase, step)
-            await exchange.send(Kind.EMBEDDING, phase, step, embedding, patience=2 * patience)
+            await exchange.send(Kind.EMBEDDING, phase, step, embedding, patience=patience)
             if rule.needs_gradients:
                 unanswered.append((step, embedding))
                 if len(unanswered) == window:

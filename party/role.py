@@ -1,9 +1,11 @@
 """What both roles have in common: a job is set up once, then runs phases, then is closed."""
 
+import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -21,7 +23,7 @@ from protos.phase_pb2 import Phase, Progress, Report
 from settings.federation import Federation
 from settings.files import parse
 from settings.model import Model
-from wire.errors import PartyError
+from wire.errors import DataError, PartyError
 from wire.meter import Meter
 
 Tell = Callable[[Progress], Awaitable[None]]
@@ -63,10 +65,16 @@ class Role(ABC):
         order = await self.connect()
         settings, setup = self.around.settings, self.job
         model = parse(setup.model, Model, origin="model") if setup.model else None
-        place = self.around.federation.parties.index(settings.name)
+        active = settings.name == self.around.federation.active.name
+        # The coordinator's order counts, whatever the order in this party's copy of the federation file.
+        passive = list(setup.passive)
+        place = len(passive) if active else passive.index(settings.name)
+        _check_writable(settings.models)
         if setup.load:
             path = settings.model_path(setup.load)
-            made = share.reload(self.around.records, order, path, place=place, wanted=model)
+            made = share.reload(
+                self.around.records, order, path, place=place, wanted=model, passive=passive if active else None
+            )
         else:
             made = share.assemble(
                 self.around.records,
@@ -76,7 +84,7 @@ class Role(ABC):
                 seed=setup.seed,
                 model=model or Model(),
                 own_bottom=settings.model,
-                passive=list(setup.passive) if settings.name == self.around.federation.active.name else None,
+                passive=passive if active else None,
             )
         self.share = made
         for exchange in self.exchanges:
@@ -90,6 +98,7 @@ class Role(ABC):
             test=len(order.test),
             classes=made.classes,
             features=made.inputs is not None,
+            identity=made.description.get("identity", "") if setup.load else "",
         )
 
     async def run(self, phase: Phase, tell: Tell) -> Report:
@@ -111,3 +120,12 @@ class Role(ABC):
             report.change_squared = self.share.change_squared(before)
         report.compute_seconds = max(0.0, time.perf_counter() - began - report.wait_seconds)
         return report
+
+
+def _check_writable(folder: Path) -> None:
+    """Find out before the training, not after it, that a model could not be saved."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise DataError(f"{folder}: models cannot be saved there: {error.strerror}") from None

@@ -68,8 +68,9 @@ class Share:
         pairs = zip(self.networks.parameters(), before, strict=True)
         return sum(float((now.detach().double() - then.double()).square().sum()) for now, then in pairs)
 
-    def save(self, path: Path) -> str:
+    def save(self, path: Path, identity: str) -> str:
         """Write the networks and their description; return the file's SHA-256."""
+        self.description["identity"] = identity
         # One entry only: safetensors writes several in an order that changes from process to process.
         metadata = {FORMAT: json.dumps(self.description)}
         content = save({name: value.contiguous() for name, value in self.networks.state_dict().items()}, metadata)
@@ -101,7 +102,9 @@ def assemble(
     return _build(aligned, sets, description, place=place, seed=seed)
 
 
-def reload(records: Records, order: Order, path: Path, *, place: int, wanted: Model | None) -> Share:
+def reload(
+    records: Records, order: Order, path: Path, *, place: int, wanted: Model | None, passive: list[str] | None
+) -> Share:
     """Make a party's share from a saved model; it must be the model the job describes, if the job describes one."""
     try:
         with safe_open(path, framework="pt") as file:
@@ -117,6 +120,9 @@ def reload(records: Records, order: Order, path: Path, *, place: int, wanted: Mo
     if wanted is not None and wanted != Model.model_validate(description["model"]):
         kept = description["model"]
         raise SettingsError(f"model: differs from the saved model, which is {kept}: leave the section out to use that")
+    if passive != description.get("passive"):
+        trained, now = (", ".join(names or ["nobody"]) for names in (description.get("passive"), passive))
+        raise DataError(f"{path}: was trained with passive parties {trained}, in this order; now there are {now}")
     aligned, sets = _align(records, order)
     share = _build(aligned, sets, description, place=place, seed=0)
     try:
@@ -155,11 +161,16 @@ def _build(aligned: Records, sets: SampleSets, description: dict[str, Any], *, p
     return Share(model, networks, inputs, labels, sets, description)
 
 
+def own_bottom(own: dict[str, Any], *, default: str) -> models.Bottom:
+    """Return the checked settings of the bottom model that a party file chooses."""
+    settings = {key: value for key, value in own.items() if key != "bottom"}
+    return models.bottom(str(own.get("bottom", default)), settings, origin="the party file's model")
+
+
 def _bottom(model: Model, own: dict[str, Any] | None, shape: tuple[int, ...], seed: int) -> nn.Module:
     """Make a bottom model: the party's own choice, or else the job's."""
     if own is not None:
-        settings = {key: value for key, value in own.items() if key != "bottom"}
-        chosen = models.bottom(own.get("bottom", model.bottom), settings, origin="the party file's model")
+        chosen = own_bottom(own, default=model.bottom)
     else:
         chosen = models.bottom(model.bottom, model.bottom_settings, origin="model")
     with torch.random.fork_rng(devices=[]):

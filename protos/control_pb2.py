@@ -28,7 +28,7 @@ from protos import meter_pb2 as protos_dot_meter__pb2
 from protos import phase_pb2 as protos_dot_phase__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14protos/control.proto\x12\tfedora.v1\x1a\x13protos/tensor.proto\x1a\x14protos/failure.proto\x1a\x12protos/meter.proto\x1a\x12protos/phase.proto\"\xbe\x02\n\tFromParty\x12!\n\x05hello\x18\x01 \x01(\x0b\x32\x10.fedora.v1.HelloH\x00\x12!\n\x05ready\x18\x02 \x01(\x0b\x32\x10.fedora.v1.ReadyH\x00\x12#\n\x06report\x18\x03 \x01(\x0b\x32\x11.fedora.v1.ReportH\x00\x12\'\n\x08progress\x18\x04 \x01(\x0b\x32\x13.fedora.v1.ProgressH\x00\x12!\n\x05saved\x18\x05 \x01(\x0b\x32\x10.fedora.v1.SavedH\x00\x12\'\n\x08readings\x18\x06 \x01(\x0b\x32\x13.fedora.v1.ReadingsH\x00\x12%\n\x07\x66\x61ilure\x18\x07 \x01(\x0b\x32\x12.fedora.v1.FailureH\x00\x12\x1f\n\x04idle\x18\x08 \x01(\x0b\x32\x0f.fedora.v1.IdleH\x00\x42\t\n\x07\x63ontent\"\x9f\x02\n\x0f\x46romCoordinator\x12%\n\x07welcome\x18\x01 \x01(\x0b\x32\x12.fedora.v1.WelcomeH\x00\x12!\n\x05setup\x18\x02 \x01(\x0b\x32\x10.fedora.v1.SetupH\x00\x12!\n\x05phase\x18\x03 \x01(\x0b\x32\x10.fedora.v1.PhaseH\x00\x12\x1f\n\x04save\x18\x04 \x01(\x0b\x32\x0f.fedora.v1.SaveH\x00\x12%\n\x07\x63ollect\x18\x05 \x01(\x0b\x32\x12.fedora.v1.CollectH\x00\x12%\n\x07\x64ismiss\x18\x06 \x01(\x0b\x32\x12.fedora.v1.DismissH\x00\x12%\n\x07\x66\x61ilure\x18\x07 \x01(\x0b\x32\x12.fedora.v1.FailureH\x00\x42\t\n\x07\x63ontent\"9\n\x05Hello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\r\n\x05party\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\"\x1a\n\x07Welcome\x12\x0f\n\x07version\x18\x01 \x01(\t\"v\n\x05Setup\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0c\n\x04seed\x18\x02 \x01(\x04\x12\x0f\n\x07passive\x18\x03 \x03(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12$\n\nwire_dtype\x18\x05 \x01(\x0e\x32\x10.fedora.v1.DType\x12\x0c\n\x04load\x18\x06 \x01(\t\"\x94\x01\n\x05Ready\x12\x10\n\x08own_rows\x18\x01 \x01(\x04\x12\x12\n\nparameters\x18\x02 \x01(\x04\x12\x11\n\tembedding\x18\x03 \x01(\r\x12\r\n\x05train\x18\x04 \x01(\x04\x12\x12\n\nvalidation\x18\x05 \x01(\x04\x12\x0c\n\x04test\x18\x06 \x01(\x04\x12\x0f\n\x07\x63lasses\x18\x07 \x01(\r\x12\x10\n\x08\x66\x65\x61tures\x18\x08 \x01(\x08\"\x14\n\x04Save\x12\x0c\n\x04name\x18\x01 \x01(\t\"%\n\x05Saved\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06sha256\x18\x02 \x01(\t\"\t\n\x07\x43ollect\"0\n\x08Readings\x12$\n\x08readings\x18\x01 \x03(\x0b\x32\x12.fedora.v1.Reading\"\x19\n\x07\x44ismiss\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x06\n\x04Idle\"9\n\x03Job\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x10\n\x08settings\x18\x02 \x01(\t\x12\x0e\n\x06origin\x18\x03 \x01(\t\"\xf1\x01\n\x05\x45vent\x12\x0e\n\x04note\x18\x01 \x01(\tH\x00\x12*\n\x07started\x18\x02 \x01(\x0b\x32\x17.fedora.v1.PhaseStartedH\x00\x12\'\n\x08progress\x18\x03 \x01(\x0b\x32\x13.fedora.v1.ProgressH\x00\x12,\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x18.fedora.v1.PhaseFinishedH\x00\x12%\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x12.fedora.v1.FailureH\x00\x12#\n\x06result\x18\x06 \x01(\x0b\x32\x11.fedora.v1.ResultH\x00\x42\t\n\x07\x63ontent\"M\n\x0cPhaseStarted\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05round\x18\x02 \x01(\r\x12\x11\n\tof_rounds\x18\x03 \x01(\r\x12\r\n\x05phase\x18\x04 \x01(\r\"p\n\rPhaseFinished\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05round\x18\x02 \x01(\r\x12\x11\n\tof_rounds\x18\x03 \x01(\r\x12\x0c\n\x04loss\x18\x04 \x01(\x01\x12\x10\n\x08\x61\x63\x63uracy\x18\x05 \x01(\x01\x12\x0f\n\x07seconds\x18\x06 \x01(\x01\"1\n\x06Result\x12\x13\n\x0bresult_json\x18\x01 \x01(\t\x12\x12\n\nledger_csv\x18\x02 \x01(\t2G\n\x07\x43ontrol\x12<\n\x04Join\x12\x14.fedora.v1.FromParty\x1a\x1a.fedora.v1.FromCoordinator(\x01\x30\x01\x32\x34\n\x04Jobs\x12,\n\x06Submit\x12\x0e.fedora.v1.Job\x1a\x10.fedora.v1.Event0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14protos/control.proto\x12\tfedora.v1\x1a\x13protos/tensor.proto\x1a\x14protos/failure.proto\x1a\x12protos/meter.proto\x1a\x12protos/phase.proto\"\xbe\x02\n\tFromParty\x12!\n\x05hello\x18\x01 \x01(\x0b\x32\x10.fedora.v1.HelloH\x00\x12!\n\x05ready\x18\x02 \x01(\x0b\x32\x10.fedora.v1.ReadyH\x00\x12#\n\x06report\x18\x03 \x01(\x0b\x32\x11.fedora.v1.ReportH\x00\x12\'\n\x08progress\x18\x04 \x01(\x0b\x32\x13.fedora.v1.ProgressH\x00\x12!\n\x05saved\x18\x05 \x01(\x0b\x32\x10.fedora.v1.SavedH\x00\x12\'\n\x08readings\x18\x06 \x01(\x0b\x32\x13.fedora.v1.ReadingsH\x00\x12%\n\x07\x66\x61ilure\x18\x07 \x01(\x0b\x32\x12.fedora.v1.FailureH\x00\x12\x1f\n\x04idle\x18\x08 \x01(\x0b\x32\x0f.fedora.v1.IdleH\x00\x42\t\n\x07\x63ontent\"\x9f\x02\n\x0f\x46romCoordinator\x12%\n\x07welcome\x18\x01 \x01(\x0b\x32\x12.fedora.v1.WelcomeH\x00\x12!\n\x05setup\x18\x02 \x01(\x0b\x32\x10.fedora.v1.SetupH\x00\x12!\n\x05phase\x18\x03 \x01(\x0b\x32\x10.fedora.v1.PhaseH\x00\x12\x1f\n\x04save\x18\x04 \x01(\x0b\x32\x0f.fedora.v1.SaveH\x00\x12%\n\x07\x63ollect\x18\x05 \x01(\x0b\x32\x12.fedora.v1.CollectH\x00\x12%\n\x07\x64ismiss\x18\x06 \x01(\x0b\x32\x12.fedora.v1.DismissH\x00\x12%\n\x07\x66\x61ilure\x18\x07 \x01(\x0b\x32\x12.fedora.v1.FailureH\x00\x42\t\n\x07\x63ontent\"9\n\x05Hello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\r\n\x05party\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\"\x1a\n\x07Welcome\x12\x0f\n\x07version\x18\x01 \x01(\t\"v\n\x05Setup\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0c\n\x04seed\x18\x02 \x01(\x04\x12\x0f\n\x07passive\x18\x03 \x03(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12$\n\nwire_dtype\x18\x05 \x01(\x0e\x32\x10.fedora.v1.DType\x12\x0c\n\x04load\x18\x06 \x01(\t\"\xa6\x01\n\x05Ready\x12\x10\n\x08own_rows\x18\x01 \x01(\x04\x12\x12\n\nparameters\x18\x02 \x01(\x04\x12\x11\n\tembedding\x18\x03 \x01(\r\x12\r\n\x05train\x18\x04 \x01(\x04\x12\x12\n\nvalidation\x18\x05 \x01(\x04\x12\x0c\n\x04test\x18\x06 \x01(\x04\x12\x0f\n\x07\x63lasses\x18\x07 \x01(\r\x12\x10\n\x08\x66\x65\x61tures\x18\x08 \x01(\x08\x12\x10\n\x08identity\x18\t \x01(\t\"&\n\x04Save\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08identity\x18\x02 \x01(\t\"%\n\x05Saved\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06sha256\x18\x02 \x01(\t\"\t\n\x07\x43ollect\"0\n\x08Readings\x12$\n\x08readings\x18\x01 \x03(\x0b\x32\x12.fedora.v1.Reading\"\x19\n\x07\x44ismiss\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x06\n\x04Idle\"9\n\x03Job\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x10\n\x08settings\x18\x02 \x01(\t\x12\x0e\n\x06origin\x18\x03 \x01(\t\"\xf1\x01\n\x05\x45vent\x12\x0e\n\x04note\x18\x01 \x01(\tH\x00\x12*\n\x07started\x18\x02 \x01(\x0b\x32\x17.fedora.v1.PhaseStartedH\x00\x12\'\n\x08progress\x18\x03 \x01(\x0b\x32\x13.fedora.v1.ProgressH\x00\x12,\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x18.fedora.v1.PhaseFinishedH\x00\x12%\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x12.fedora.v1.FailureH\x00\x12#\n\x06result\x18\x06 \x01(\x0b\x32\x11.fedora.v1.ResultH\x00\x42\t\n\x07\x63ontent\"M\n\x0cPhaseStarted\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05round\x18\x02 \x01(\r\x12\x11\n\tof_rounds\x18\x03 \x01(\r\x12\r\n\x05phase\x18\x04 \x01(\r\"p\n\rPhaseFinished\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05round\x18\x02 \x01(\r\x12\x11\n\tof_rounds\x18\x03 \x01(\r\x12\x0c\n\x04loss\x18\x04 \x01(\x01\x12\x10\n\x08\x61\x63\x63uracy\x18\x05 \x01(\x01\x12\x0f\n\x07seconds\x18\x06 \x01(\x01\"1\n\x06Result\x12\x13\n\x0bresult_json\x18\x01 \x01(\t\x12\x12\n\nledger_csv\x18\x02 \x01(\t2G\n\x07\x43ontrol\x12<\n\x04Join\x12\x14.fedora.v1.FromParty\x1a\x1a.fedora.v1.FromCoordinator(\x01\x30\x01\x32\x34\n\x04Jobs\x12,\n\x06Submit\x12\x0e.fedora.v1.Job\x1a\x10.fedora.v1.Event0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -46,31 +46,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SETUP']._serialized_start=816
   _globals['_SETUP']._serialized_end=934
   _globals['_READY']._serialized_start=937
-  _globals['_READY']._serialized_end=1085
-  _globals['_SAVE']._serialized_start=1087
-  _globals['_SAVE']._serialized_end=1107
-  _globals['_SAVED']._serialized_start=1109
-  _globals['_SAVED']._serialized_end=1146
-  _globals['_COLLECT']._serialized_start=1148
-  _globals['_COLLECT']._serialized_end=1157
-  _globals['_READINGS']._serialized_start=1159
-  _globals['_READINGS']._serialized_end=1207
-  _globals['_DISMISS']._serialized_start=1209
-  _globals['_DISMISS']._serialized_end=1234
-  _globals['_IDLE']._serialized_start=1236
-  _globals['_IDLE']._serialized_end=1242
-  _globals['_JOB']._serialized_start=1244
-  _globals['_JOB']._serialized_end=1301
-  _globals['_EVENT']._serialized_start=1304
-  _globals['_EVENT']._serialized_end=1545
-  _globals['_PHASESTARTED']._serialized_start=1547
-  _globals['_PHASESTARTED']._serialized_end=1624
-  _globals['_PHASEFINISHED']._serialized_start=1626
-  _globals['_PHASEFINISHED']._serialized_end=1738
-  _globals['_RESULT']._serialized_start=1740
-  _globals['_RESULT']._serialized_end=1789
-  _globals['_CONTROL']._serialized_start=1791
-  _globals['_CONTROL']._serialized_end=1862
-  _globals['_JOBS']._serialized_start=1864
-  _globals['_JOBS']._serialized_end=1916
+  _globals['_READY']._serialized_end=1103
+  _globals['_SAVE']._serialized_start=1105
+  _globals['_SAVE']._serialized_end=1143
+  _globals['_SAVED']._serialized_start=1145
+  _globals['_SAVED']._serialized_end=1182
+  _globals['_COLLECT']._serialized_start=1184
+  _globals['_COLLECT']._serialized_end=1193
+  _globals['_READINGS']._serialized_start=1195
+  _globals['_READINGS']._serialized_end=1243
+  _globals['_DISMISS']._serialized_start=1245
+  _globals['_DISMISS']._serialized_end=1270
+  _globals['_IDLE']._serialized_start=1272
+  _globals['_IDLE']._serialized_end=1278
+  _globals['_JOB']._serialized_start=1280
+  _globals['_JOB']._serialized_end=1337
+  _globals['_EVENT']._serialized_start=1340
+  _globals['_EVENT']._serialized_end=1581
+  _globals['_PHASESTARTED']._serialized_start=1583
+  _globals['_PHASESTARTED']._serialized_end=1660
+  _globals['_PHASEFINISHED']._serialized_start=1662
+  _globals['_PHASEFINISHED']._serialized_end=1774
+  _globals['_RESULT']._serialized_start=1776
+  _globals['_RESULT']._serialized_end=1825
+  _globals['_CONTROL']._serialized_start=1827
+  _globals['_CONTROL']._serialized_end=1898
+  _globals['_JOBS']._serialized_start=1900
+  _globals['_JOBS']._serialized_end=1952
 # @@protoc_insertion_point(module_scope)

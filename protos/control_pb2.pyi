@@ -81,7 +81,7 @@ class Setup(_message.Message):
     def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., wire_dtype: _Optional[_Union[_tensor_pb2.DType, str]] = ..., load: _Optional[str] = ...) -> None: ...
 
 class Ready(_message.Message):
-    __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features")
+    __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "identity")
     OWN_ROWS_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     EMBEDDING_FIELD_NUMBER: _ClassVar[int]
@@ -90,6 +90,7 @@ class Ready(_message.Message):
     TEST_FIELD_NUMBER: _ClassVar[int]
     CLASSES_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
     own_rows: int
     parameters: int
     embedding: int
@@ -98,13 +99,16 @@ class Ready(_message.Message):
     test: int
     classes: int
     features: bool
-    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ...) -> None: ...
+    identity: str
+    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ..., identity: _Optional[str] = ...) -> None: ...
 
 class Save(_message.Message):
-    __slots__ = ("name",)
+    __slots__ = ("name", "identity")
     NAME_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
     name: str
-    def __init__(self, name: _Optional[str] = ...) -> None: ...
+    identity: str
+    def __init__(self, name: _Optional[str] = ..., identity: _Optional[str] = ...) -> None: ...
 
 class Saved(_message.Message):
     __slots__ = ("name", "sha256")

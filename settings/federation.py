@@ -7,6 +7,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
 from settings.files import Settings, load
+from wire.errors import SettingsError
 
 
 def _checked_name(name: str) -> str:
@@ -20,6 +21,14 @@ def _checked_address(address: str) -> str:
     if not separator or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
         raise ValueError(f"{address!r} is not an address: write HOST:PORT, such as 10.0.0.1:7000")
     return address
+
+
+def check_address(address: str) -> None:
+    """Refuse what is not HOST:PORT on a command line."""
+    try:
+        _checked_address(address)
+    except ValueError as error:
+        raise SettingsError(f"--coordinator: {error}") from None
 
 
 Name = Annotated[str, AfterValidator(_checked_name)]

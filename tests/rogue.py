@@ -11,9 +11,10 @@ import party.member
 import party.passive
 from party.__main__ import main
 from party.exchange import TensorExchange
+from party.role import Role, Tell
 from protos.exchange_pb2 import Parcel
 from protos.meter_pb2 import Kind
-from protos.phase_pb2 import Phase
+from protos.phase_pb2 import Phase, Report
 from wire import tensors
 from wire.meter import Meter, Packed
 from wire.tensors import TensorParcel
@@ -97,8 +98,22 @@ def greet_in_another_protocol() -> None:
     vars(party.passive)["PROTOCOL"] = 99
 
 
+def never_report() -> None:
+    """Take part in every batch of the second phase, and then say nothing."""
+    run = Role.run
+
+    async def run_and_hang(self: Role, phase: Phase, tell: Tell) -> Report:
+        report = await run(self, phase, tell)
+        if phase.number == 2:
+            await asyncio.Event().wait()
+        return report
+
+    Role.run = run_and_hang  # type: ignore[method-assign]
+
+
 OTHERS: dict[str, Callable[[], None]] = {
     "hang": hang,
+    "unreported": never_report,
     "garbage": send_garbage,
     "miscount": miscount,
     "protocol": speak_another_protocol,

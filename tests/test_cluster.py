@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import io
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,8 +15,9 @@ from deploy.local import LocalCluster
 from deploy.submission import submit
 from fedora.running import keep, prepare
 from protos.control_pb2 import Event
-from tests.conftest import as_job, run, write_people
+from tests.conftest import as_job, run, write_people, write_yaml
 from wire.errors import DataError, PartyError, SettingsError
+from wire.protocol import COORDINATOR
 
 
 class Submit(Protocol):
@@ -81,6 +83,29 @@ def test_jobs_follow_each_other_and_a_saved_model_is_the_same_model_again(tmp_pa
             await submit({"train": {"from": "first"}, "model": {"embedding": 7}})
         # None of these failures did any harm.
         assert (await submit({"train": {"from": "first"}}))["original"] == again["original"]
+
+    with_cluster(tmp_path, scenario)
+
+
+def test_a_model_is_not_loaded_by_parties_in_another_order_or_from_another_training(tmp_path: Path) -> None:
+    async def scenario(cluster: LocalCluster, submit: Submit) -> None:
+        await submit({"train": {"epochs": 1, "save": "spring"}, "seed": 1})
+        await submit({"train": {"epochs": 1, "save": "autumn"}, "seed": 2})
+        models = tmp_path / "run" / "models"
+        shutil.copy(models / "passive-1" / "autumn.safetensors", models / "passive-1" / "spring.safetensors")
+        with pytest.raises(DataError, match="come from different trainings"):
+            await submit({"train": {"from": "spring"}})
+        with pytest.raises(SettingsError, match=r"train\.from: '\.\./spring' is not a name"):
+            await submit({"train": {"from": "../spring"}})
+
+        federation = cluster.federation
+        turned = federation.model_dump() | {"passive": list(reversed(federation.passive))}
+        write_yaml(tmp_path / "run" / "federation.yaml", turned)
+        await cluster.stop()
+        for name in [COORDINATOR, *federation.parties]:
+            await cluster.start(name)
+        with pytest.raises(DataError, match="was trained with passive parties passive-1, passive-2, in this order"):
+            await submit({"train": {"from": "autumn"}})
 
     with_cluster(tmp_path, scenario)
 

@@ -28,6 +28,12 @@ def test_help_teaches(verb: str, tmp_path: Path) -> None:
     done = fedora(*([verb] if verb else []), "--help", cwd=tmp_path)
     assert done.returncode == 0
     assert "Usage" in done.stdout and "--help" in done.stdout
+    assert "\\b" not in done.stdout and "\b" not in done.stdout
+
+
+def test_help_shows_a_job_file_that_can_be_copied(tmp_path: Path) -> None:
+    lines = fedora("run", "--help", cwd=tmp_path).stdout.splitlines()
+    assert "      train: {epochs: 10, batch_size: 256, optimizer: adam, lr: 0.001}" in lines
 
 
 @pytest.mark.parametrize("module", ["party", "coordinator"])
@@ -48,6 +54,11 @@ def test_a_run_from_a_job_file_writes_what_it_prints(tmp_path: Path) -> None:
     assert f"{result['original']['test_accuracy']:.2%}" in done.stdout
     assert f"{result['bytes']['tensor']:,}" in done.stdout
     assert {"original", "rounds", "bytes", "seconds", "seed", "versions"} <= result.keys()
+
+    bad = write_yaml(tmp_path / "bad.yaml", {"data": {"source": "csv", "path": "nobody.csv"}})
+    failed = fedora("run", bad, "--out", tmp_path / "out", "--overwrite", cwd=tmp_path)
+    assert failed.returncode == DataError.exit_code
+    assert json.loads((tmp_path / "out" / "result.json").read_text()) == result, "a job that fails early harms nothing"
 
     refused = fedora("run", job, "--out", tmp_path / "out", cwd=tmp_path)
     assert refused.returncode == SettingsError.exit_code
@@ -111,7 +122,7 @@ def test_stopping_the_command_stops_the_cluster(number: signal.Signals, tmp_path
         process.wait(timeout=30)
         if number != signal.SIGKILL:
             assert process.returncode == StoppedError.exit_code
-            assert process.stderr.read() == "error: stopped by a signal\n"
+            assert process.stderr.read() == "error: stopped by Ctrl-C or a signal\n"
     deadline = time.monotonic() + 30
     while any(alive(pid) for pid in members):
         assert time.monotonic() < deadline, "a process outlived the command that started it"

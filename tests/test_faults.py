@@ -8,13 +8,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from deploy.local import LocalCluster, free_address
 from fedora.running import prepare, run_on
+from party.passive import OPEN
 from protos.control_pb2 import Event
+from protos.exchange_pb2 import Greeting, Parcel
 from settings.federation import Deadlines, Federation
 from tests.conftest import as_job, write_people, write_yaml
+from wire.channels import path
 from wire.errors import DataError, FedoraError, LedgerError, PartyError, PortError
 from wire.protocol import COORDINATOR
 
@@ -105,6 +109,7 @@ def test_a_party_that_its_operator_stops_says_so(tmp_path: Path) -> None:
         ("kind", "sent a gradient for step 2"),
         ("garbage", "sent a message that cannot be read"),
         ("hang", "sent nothing for 3 s"),
+        ("unreported", "did not report within 3 s of the first party that did"),
         ("protocol", "speaks protocol 99, but protocol 1 is spoken here"),
         ("greeting", "speaks protocol 99, but protocol 1 is spoken here"),
     ],
@@ -128,6 +133,34 @@ def test_a_missing_party_is_named_after_the_join_deadline(tmp_path: Path) -> Non
     error, took = asyncio.run(failing_job(tmp_path, programs={"passive-2": []}, deadlines=short))
     assert str(error) == "passive-2 has not joined within 12 s"
     assert took < 12 + 10
+
+
+def test_a_stranger_s_greeting_for_another_job_is_in_no_book(tmp_path: Path) -> None:
+    federation = prepare_people(tmp_path)
+    greeting = Parcel(greeting=Greeting(protocol=1, party="passive-1", job="another"))
+
+    async def with_a_stranger() -> dict[str, Any]:
+        async with (
+            LocalCluster(tmp_path / "run", federation) as cluster,
+            grpc.aio.insecure_channel(federation.active.address) as channel,
+        ):
+            await channel.channel_ready()
+            open_stream: Any = channel.stream_stream(path(OPEN))
+            await open_stream().write(greeting.SerializeToString())
+            return await run_on(cluster, tmp_path / "run", Watch())
+
+    assert asyncio.run(with_a_stranger())["rows"]["train"] > 0
+
+
+def test_an_address_that_leads_to_somebody_else_is_said(tmp_path: Path) -> None:
+    federation = prepare_people(tmp_path)
+    wrong = federation.model_dump() | {"coordinator": {"address": federation.active.address}}
+    write_yaml(tmp_path / "run" / "wrong.yaml", wrong)
+    party = tmp_path / "run" / "parties" / "passive-1.yaml"
+    party.write_text(party.read_text().replace("federation.yaml", "wrong.yaml"))
+    error = asyncio.run(failure_of(tmp_path, federation))
+    assert isinstance(error, PartyError)
+    assert f"coordinator is not what answers at {federation.active.address}" in str(error)
 
 
 def prepare_people(folder: Path) -> Federation:

@@ -1,5 +1,6 @@
 """Connections: every gRPC option is set here, once, with its reason."""
 
+import asyncio
 import errno
 import socket
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import grpc
 from google.protobuf.descriptor import MethodDescriptor
 
-from wire.errors import PortError
+from protos.failure_pb2 import Failure
+from wire.errors import PartyError, PortError
 
 
 def options(silence: float) -> list[tuple[str, int]]:
@@ -46,6 +48,22 @@ def path(method: MethodDescriptor) -> str:
 def dial(address: str, silence: float) -> grpc.aio.Channel:
     """Return a channel to an address; it connects when it is first used."""
     return grpc.aio.insecure_channel(address, options=options(silence))
+
+
+async def reach(channel: grpc.aio.Channel, name: str, address: str, patience: float) -> None:
+    """Wait until somebody answers at the other end."""
+    try:
+        async with asyncio.timeout(patience):
+            await channel.channel_ready()
+    except TimeoutError:
+        raise PartyError(name, f"cannot be reached at {address} within {patience:g} s", Failure.SILENT) from None
+
+
+async def check_right_service(call: grpc.aio.Call, name: str, address: str) -> None:
+    """After a call has failed: say so if whoever answers at the address is not the one that was meant."""
+    if call.done() and await call.code() == grpc.StatusCode.UNIMPLEMENTED:
+        reason = f"is not what answers at {address}: the address leads to something else"
+        raise PartyError(name, reason, Failure.PROTOCOL) from None
 
 
 async def listen(

@@ -19,6 +19,7 @@ Received = TypeVar("Received")
 # Messages read ahead of the one who wants them. More than a sender ever has under way without an answer (see
 # party/passive.py), so that two ends that both write cannot wait for each other for ever.
 READ_AHEAD = 8
+LAST_WRITE_SECONDS = 1.0
 
 
 class Stream(Protocol):
@@ -51,8 +52,10 @@ class Link(Generic[Sent, Received]):
         self._reader = asyncio.create_task(self._read_ahead())
 
     async def ended(self) -> None:
-        """Wait until the other side has gone."""
+        """Wait until the other side has gone, or this side has closed, and nothing is being written any more."""
         await asyncio.wait([self._reader])
+        if self._writing:
+            await asyncio.wait([self._writing], timeout=LAST_WRITE_SECONDS)
 
     async def send(self, message: Sent, *, patience: float | None = None) -> None:
         """Send one message; the peer must take it within `patience` seconds."""
@@ -78,7 +81,8 @@ class Link(Generic[Sent, Received]):
             return
         try:
             async with asyncio.timeout(patience):
-                await writing
+                # Shielded: gRPC ends the whole stream when a write is cancelled, and only the caller is.
+                await asyncio.shield(writing)
         except TimeoutError:
             raise self._silent(f"took no message for {patience:g} s") from None
 
@@ -106,10 +110,8 @@ class Link(Generic[Sent, Received]):
         return message
 
     def close(self) -> None:
-        """Stop reading and writing; the stream itself belongs to the one who opened it."""
+        """Stop reading; the stream itself belongs to the one who opened it."""
         self._reader.cancel()
-        if self._writing:
-            self._writing.cancel()
 
     async def _read_ahead(self) -> None:
         while True:

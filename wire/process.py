@@ -10,7 +10,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
-from wire.errors import ALL, FedoraError, StoppedError
+from wire.errors import ALL, DataError, FedoraError, StoppedError
 
 
 def start_logging() -> None:
@@ -31,13 +31,20 @@ def run_until_done(work: Coroutine[Any, Any, None]) -> int:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return error.exit_code
     except asyncio.CancelledError:
-        print("error: stopped by a signal", file=sys.stderr, flush=True)
+        print("error: stopped by Ctrl-C or a signal", file=sys.stderr, flush=True)
         return StoppedError.exit_code
     except BrokenPipeError:
-        # Whoever read our output has gone. Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return StoppedError.exit_code
+        return reader_gone()
+    except OSError as error:
+        print(f"error: {error.filename or 'the system'}: {error.strerror}", file=sys.stderr, flush=True)
+        return DataError.exit_code
     return 0
+
+
+def reader_gone() -> int:
+    """End quietly when whoever read our output has gone; Python would complain once more when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return StoppedError.exit_code
 
 
 async def _interruptible(work: Coroutine[Any, Any, None]) -> None:

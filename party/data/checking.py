@@ -7,7 +7,10 @@ from pathlib import Path
 
 from wire.errors import DataError
 
-NULLS = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+NULLS = (
+    *("", "?", "-", "--", "NA", "N/A", "n/a", "na", "#N/A", "#NA", "#n/a", "NaN", "nan"),
+    *("null", "NULL", "Null", "None", "none", "NONE", "nil", "missing"),
+)
 SPLITS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 MOST_CLASSES = 1000
 LISTED = 20

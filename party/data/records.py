@@ -60,6 +60,16 @@ class Records:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def described(self) -> str:
+        """Say what the columns were taken for, as a guess may be wrong."""
+        match self.features:
+            case Table(numeric=numeric, categorical=categorical):
+                return f"numeric: {', '.join(numeric) or 'none'}; categorical: {', '.join(categorical) or 'none'}"
+            case Images(pixels=pixels):
+                return f"images of {' × '.join(map(str, pixels.shape[1:]))}"
+            case None:
+                return "no features"
+
     def select(self, rows: Rows) -> "Records":
         """Take rows, in the order given, of every field."""
         return replace(
