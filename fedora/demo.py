@@ -16,7 +16,7 @@ def demo(
     ] = Path("runs/demo"),
     seed: Annotated[int | None, typer.Option(help="Seed of the run; the same seed gives the same result.")] = None,
 ) -> None:
-    """Train on embedded census data with four processes: about a minute.
+    """Train on embedded census data with four processes, in under a minute.
 
     A coordinator, an active party with the labels and two passive parties learn to tell who earns more than 50,000
     dollars a year (UCI Adult, 48,842 people), each from its own columns. The job is an ordinary job file.

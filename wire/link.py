@@ -19,6 +19,8 @@ Received = TypeVar("Received")
 # Messages read ahead of the one who wants them. More than a sender ever has under way without an answer (see
 # party/passive.py), so that two ends that both write cannot wait for each other for ever.
 READ_AHEAD = 8
+# All that gRPC raises when a stream has ended in one way or another.
+BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 LAST_WRITE_SECONDS = 1.0
 
 
@@ -89,7 +91,7 @@ class Link(Generic[Sent, Received]):
     async def _write(self, data: bytes) -> None:
         try:
             await self._stream.write(data)
-        except (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError):
+        except BROKEN:
             raise self._lost() from None
 
     async def receive(self, *, patience: float | None = None) -> Received:
@@ -123,7 +125,7 @@ class Link(Generic[Sent, Received]):
     async def _read(self) -> bytes | PartyError:
         try:
             data = await self._stream.read()
-        except (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError):
+        except BROKEN:
             data = grpc.aio.EOF
         return data if isinstance(data, bytes) else self._lost()
 
