@@ -76,24 +76,6 @@ class Link(Generic[Sent, Received]):
         self._writing.add_done_callback(_note_exception)
         await asyncio.sleep(0)  # lets the write begin before whatever the caller computes next
 
-    async def _written(self, patience: float | None) -> None:
-        """Wait until the last message has left."""
-        writing, self._writing = self._writing, None
-        if writing is None or (writing.done() and not writing.exception()):
-            return
-        try:
-            async with asyncio.timeout(patience):
-                # Shielded: gRPC ends the whole stream when a write is cancelled, and only the caller is.
-                await asyncio.shield(writing)
-        except TimeoutError:
-            raise self._silent(f"took no message for {patience:g} s") from None
-
-    async def _write(self, data: bytes) -> None:
-        try:
-            await self._stream.write(data)
-        except BROKEN:
-            raise self._lost() from None
-
     async def receive(self, *, patience: float | None = None) -> Received:
         """Return the next message; it must come within `patience` seconds."""
         try:
@@ -114,6 +96,25 @@ class Link(Generic[Sent, Received]):
     def close(self) -> None:
         """Stop reading; the stream itself belongs to the one who opened it."""
         self._reader.cancel()
+
+    async def _written(self, patience: float | None) -> None:
+        """Wait until the last message has left.
+
+        The write itself goes on if the caller is cancelled or out of patience: gRPC would end the whole stream with it.
+        """
+        if self._writing is None:
+            return
+        if not self._writing.done():
+            done, _ = await asyncio.wait([self._writing], timeout=patience)
+            if not done:
+                raise self._silent(f"took no message for {patience:g} s")
+        self._writing.result()
+
+    async def _write(self, data: bytes) -> None:
+        try:
+            await self._stream.write(data)
+        except BROKEN:
+            raise self._lost() from None
 
     async def _read_ahead(self) -> None:
         while True:

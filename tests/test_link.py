@@ -1,0 +1,137 @@
+"""One end of a stream: every wait has a deadline, every error names the peer, whoever gives up breaks nothing."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import grpc
+import pytest
+
+from protos.failure_pb2 import Failure
+from protos.meter_pb2 import Kind
+from wire.errors import PartyError
+from wire.link import READ_AHEAD, Link
+from wire.meter import Meter, Packed
+
+
+class Pipe:
+    """A stream without a network: what is written waits for the gate; what is read comes from a list."""
+
+    def __init__(self, incoming: list[bytes]) -> None:
+        self.incoming, self.written = list(incoming), list[bytes]()
+        self.gate, self.begun, self.writing = asyncio.Event(), asyncio.Event(), 0
+
+    async def read(self) -> object:
+        await asyncio.sleep(0)
+        return self.incoming.pop(0) if self.incoming else grpc.aio.EOF
+
+    async def write(self, message: bytes) -> None:
+        self.writing += 1
+        self.begun.set()
+        assert self.writing == 1, "gRPC takes one message at a time"
+        await self.gate.wait()
+        self.written.append(message)
+        self.writing -= 1
+
+
+def unpack(data: bytes) -> tuple[str, Packed]:
+    if data == b"junk":
+        raise ValueError("is junk")
+    return data.decode(), Packed(data, Kind.CONTROL)
+
+
+def play(scenario: Callable[[Link[str, str], Pipe], Awaitable[None]], *incoming: bytes) -> Meter:
+    """Run a scenario with one end of a stream and return its byte counts."""
+    meter = Meter()
+
+    async def run() -> None:
+        pipe = Pipe(list(incoming))
+        link: Link[str, str] = Link(
+            pipe,
+            me="here",
+            peer="there",
+            meter=meter,
+            pack=lambda message: Packed(message.encode(), Kind.CONTROL),
+            unpack=unpack,
+        )
+        await scenario(link, pipe)
+        link.close()
+
+    asyncio.run(run())
+    return meter
+
+
+def test_messages_arrive_in_order_and_both_ways_are_counted() -> None:
+    async def scenario(link: Link[str, str], pipe: Pipe) -> None:
+        pipe.gate.set()
+        await link.send("one")
+        await link.post("two")
+        await link.send("three")
+        assert pipe.written == [b"one", b"two", b"three"]
+        assert [await link.receive() for _ in range(2)] == ["a", "bb"]
+
+    counted = {one.sender: one.protobuf_bytes for one in play(scenario, b"a", b"bb").close()}
+    assert counted == {"here": 11, "there": 3}
+
+
+def test_posting_goes_on_while_the_message_leaves() -> None:
+    async def scenario(link: Link[str, str], pipe: Pipe) -> None:
+        await link.post("one")
+        assert pipe.writing == 1 and not pipe.written
+        pipe.gate.set()
+        await link.post("two")
+        assert pipe.written[0] == b"one"
+
+    play(scenario)
+
+
+def test_a_sender_that_is_cancelled_does_not_break_the_stream_for_the_next() -> None:
+    async def scenario(link: Link[str, str], pipe: Pipe) -> None:
+        given_up = asyncio.create_task(link.send("one"))
+        await pipe.begun.wait()
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        following = asyncio.create_task(link.send("two"))
+        await asyncio.sleep(0)
+        pipe.gate.set()
+        await following
+        assert pipe.written == [b"one", b"two"]
+
+    play(scenario)
+
+
+def test_a_peer_that_takes_nothing_is_named() -> None:
+    async def scenario(link: Link[str, str], pipe: Pipe) -> None:
+        with pytest.raises(PartyError, match=r"there took no message for 0\.01 s") as caught:
+            await link.send("one", patience=0.01)
+        assert caught.value.kind == Failure.SILENT
+
+    play(scenario)
+
+
+def test_a_peer_that_has_gone_is_named_to_everyone_who_asks() -> None:
+    async def scenario(link: Link[str, str], pipe: Pipe) -> None:
+        assert await link.receive() == "last words"
+        for _ in range(2):
+            with pytest.raises(PartyError, match="there is gone") as caught:
+                await link.receive()
+            assert caught.value.kind == Failure.LOST
+        await link.ended()
+
+    play(scenario, b"last words")
+
+
+def test_a_message_that_cannot_be_read_names_its_sender() -> None:
+    async def scenario(link: Link[str, str], pipe: Pipe) -> None:
+        with pytest.raises(PartyError, match="there sent a message that cannot be read: it is junk"):
+            await link.receive()
+
+    play(scenario, b"junk")
+
+
+def test_only_so_many_messages_are_read_ahead() -> None:
+    async def scenario(link: Link[str, str], pipe: Pipe) -> None:
+        for _ in range(10 * READ_AHEAD):
+            await asyncio.sleep(0)
+        assert len(pipe.incoming) == 5 * READ_AHEAD - READ_AHEAD - 1  # one more is in hand
+
+    play(scenario, *[b"x"] * (5 * READ_AHEAD))
