@@ -1,10 +1,9 @@
 """A party's process: python -m party --config PARTY.yaml"""
 
-import argparse
 import sys
 from pathlib import Path
 
-from wire.process import end_with_parent, exit_codes, run_until_done, start_logging
+from wire.process import begin, command_line, run_until_done
 
 
 async def live(config: Path) -> None:
@@ -23,19 +22,14 @@ async def live(config: Path) -> None:
 
 def main() -> int:
     """Read the command line and take part."""
-    parser = argparse.ArgumentParser(
-        prog="python -m party",
-        description="Take part in a federation as one party, passive or active as the federation file says. It opens "
-        "its own data file and no other. A passive party dials out only.",
-        epilog="exit codes:\n" + exit_codes(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_line(
+        "party",
+        "Take part in a federation as one party, passive or active as the federation file says.\n"
+        "It opens its own data file and no other. A passive party dials out only.",
+        "the party file",
     )
-    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="the party file")
-    parser.add_argument("--end-with-parent", action="store_true", help="end when standard input closes")
     options = parser.parse_args()
-    start_logging()
-    if options.end_with_parent:
-        end_with_parent()
+    begin(options)
     return run_until_done(live(options.config))
 
 

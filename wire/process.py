@@ -1,5 +1,6 @@
 """How a process of this project begins and ends: logging, signals, exit codes."""
 
+import argparse
 import asyncio
 import contextlib
 import logging
@@ -8,13 +9,29 @@ import signal
 import sys
 import threading
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 from wire.errors import ALL, DataError, FedoraError, StoppedError
 
 
-def start_logging() -> None:
-    """Log to standard error, one line an event."""
+def command_line(module: str, description: str, config: str) -> argparse.ArgumentParser:
+    """Return the options that both kinds of process have."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {module}",
+        description=description,
+        epilog="exit codes:\n" + exit_codes(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help=config)
+    parser.add_argument("--end-with-parent", action="store_true", help="end when standard input closes")
+    return parser
+
+
+def begin(options: argparse.Namespace) -> None:
+    """Log to standard error, one line an event, and heed --end-with-parent."""
+    if options.end_with_parent:
+        _end_with_parent()
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
     )
@@ -55,7 +72,7 @@ async def _interruptible(work: Coroutine[Any, Any, None]) -> None:
     await task
 
 
-def end_with_parent() -> None:
+def _end_with_parent() -> None:
     """End this process when standard input closes, which it does when the parent ends, however it ends."""
 
     def watch() -> None:
