@@ -102,7 +102,7 @@ class Roster:
             raise PartyError(name or "a nameless party", f"is not a party of this federation: {members}")
         check_protocol(protocol, peer=name)
         if name in self._present:
-            raise PartyError(name, "has joined already; a second process uses its name")
+            raise PartyError(name, "has joined already; a second process uses its name", Failure.TAKEN)
 
     async def _refuse(self, name: str, error: FedoraError, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
         """Tell the caller why, and remember it for the job that waits for that party."""

@@ -56,15 +56,17 @@ class Member:
         """Serve the coordinator; when the connection is lost, try to join again for as long as the deadline allows."""
         if self._reception:
             await self._reception.start()
-        deadline = time.monotonic() + self._around.federation.deadlines.join
+        been_in, deadline = False, time.monotonic() + self._around.federation.deadlines.join
         try:
             while True:
                 try:
                     await self._serve()
                 except PartyError as error:
                     if self._welcome:
-                        deadline = time.monotonic() + self._around.federation.deadlines.join
-                    if error.kind != Failure.LOST or time.monotonic() > deadline:
+                        been_in, deadline = True, time.monotonic() + self._around.federation.deadlines.join
+                    # One that comes back may be faster than the coordinator's notice that it was gone.
+                    passing = error.kind == Failure.LOST or (error.kind == Failure.TAKEN and been_in)
+                    if not passing or time.monotonic() > deadline:
                         raise
                     log.warning("%s; joining again", error)
                 finally:

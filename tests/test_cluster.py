@@ -141,6 +141,31 @@ def test_a_party_that_died_can_come_back_for_the_next_job(tmp_path: Path) -> Non
     with_cluster(tmp_path, scenario)
 
 
+def test_parties_come_back_to_a_coordinator_that_was_restarted(tmp_path: Path) -> None:
+    async def scenario(cluster: LocalCluster, submit: Submit) -> None:
+        first = await submit({"train": {"epochs": 1}})
+        cluster.processes[COORDINATOR].kill()
+        await cluster.processes[COORDINATOR].wait()
+        await cluster.start(COORDINATOR)
+        assert (await submit({"train": {"epochs": 1}}))["parties"] == first["parties"]
+
+    with_cluster(tmp_path, scenario)
+
+
+def test_a_second_process_of_one_name_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+    async def scenario(cluster: LocalCluster, submit: Submit) -> None:
+        await submit({"train": {"epochs": 1}})
+        first = cluster.processes["passive-1"]
+        await cluster.start("passive-1")
+        assert await cluster.processes["passive-1"].wait() == PartyError.exit_code
+        log = cluster.log_path("passive-1").read_text()
+        assert "error: passive-1 has joined already; a second process uses its name" in log
+        cluster.processes["passive-1"] = first
+        assert (await submit({"train": {"epochs": 1}}))["rows"]["train"] > 0
+
+    with_cluster(tmp_path, scenario)
+
+
 def test_a_user_who_hangs_up_stops_the_job_and_not_the_cluster(tmp_path: Path) -> None:
     async def scenario(cluster: LocalCluster, submit: Submit) -> None:
         training = Training()
