@@ -243,16 +243,16 @@ def _error(task: asyncio.Task[FromParty]) -> BaseException | None:
 def _best_reason(errors: dict[str, BaseException | None]) -> BaseException:
     """Choose among the errors by party that reported or lost it.
 
-    Whoever reports is alive: what others hold against it is an echo of what it waits for itself. After that, a reason
-    counts more than a silence, and a silence more than a broken connection.
+    A reason counts more than a silence or a broken connection. Among those, whoever reports is alive: what others hold
+    against it is an echo of what it waits for itself. Last, a silence counts more than a broken connection.
     """
     found = {reporter: error for reporter, error in errors.items() if error}
 
-    def order(reporter: str) -> tuple[bool, int]:
+    def order(reporter: str) -> tuple[bool, bool, bool]:
         error = found[reporter]
-        if not isinstance(error, PartyError):
-            return False, 0
+        if not isinstance(error, PartyError) or error.kind not in (Failure.SILENT, Failure.LOST):
+            return False, False, False
         echo = error.culprit in found and error.culprit != reporter
-        return echo, {Failure.SILENT: 1, Failure.LOST: 2}.get(error.kind, 0)
+        return True, echo, error.kind == Failure.LOST
 
     return found[min(found, key=order)]

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from party.exchange import ExchangeLink, expect
 from protos.exchange_pb2 import Offer, Order, Parcel
+from protos.failure_pb2 import Failure
 from wire.errors import DataError, PartyError
 
 
@@ -27,7 +28,12 @@ class PlainComparison:
 
     async def offer(self, link: ExchangeLink, ids: Sequence[str], *, patience: float) -> Order:
         """Send all ids, get the common ones back."""
-        await link.send(Parcel(offer=Offer(ids=ids)), patience=patience)
+        try:
+            await link.send(Parcel(offer=Offer(ids=ids)), patience=patience)
+        except PartyError as error:
+            if error.kind != Failure.LOST:
+                raise
+            # If the active party hung up on us, it said why before; what follows reads that first.
         order = (await expect(link, "order", patience=patience)).order
         common = [*order.train, *order.validation, *order.test]
         if not set(common) <= set(ids) or len(set(common)) != len(common):

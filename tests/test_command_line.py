@@ -138,5 +138,5 @@ def alive(pid: int) -> bool:
     """Tell whether a process runs; one that has ended and waits to be buried does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False

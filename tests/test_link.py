@@ -99,6 +99,17 @@ def test_a_sender_that_is_cancelled_does_not_break_the_stream_for_the_next() -> 
     play(scenario)
 
 
+def test_several_senders_take_turns() -> None:
+    async def scenario(link: Link[str, str], pipe: Pipe) -> None:
+        sending = [asyncio.create_task(link.send(str(number))) for number in range(5)]
+        await pipe.begun.wait()
+        pipe.gate.set()
+        await asyncio.gather(*sending)
+        assert sorted(pipe.written) == [b"0", b"1", b"2", b"3", b"4"]
+
+    play(scenario)
+
+
 def test_a_peer_that_takes_nothing_is_named() -> None:
     async def scenario(link: Link[str, str], pipe: Pipe) -> None:
         with pytest.raises(PartyError, match=r"there took no message for 0\.01 s") as caught:

@@ -102,13 +102,13 @@ class Link(Generic[Sent, Received]):
 
         The write itself goes on if the caller is cancelled or out of patience: gRPC would end the whole stream with it.
         """
-        if self._writing is None:
-            return
-        if not self._writing.done():
+        # A loop, because whoever else waited to send may have begun before this caller woke up.
+        while self._writing and not self._writing.done():
             done, _ = await asyncio.wait([self._writing], timeout=patience)
             if not done:
                 raise self._silent(f"took no message for {patience:g} s")
-        self._writing.result()
+        if self._writing:
+            self._writing.result()
 
     async def _write(self, data: bytes) -> None:
         try:
