@@ -13,11 +13,23 @@ from rich.console import Console
 
 from coordinator.job import Job
 from fedora.running import run_locally
+from protos.control_pb2 import Event
 from settings.federation import Deadlines
 from settings.files import check
 
 # Equal to the bit needs equal threads: one here, and one in every party that the local launcher starts on few cores.
 torch.set_num_threads(1)
+
+
+class Training:
+    """Follows a job and tells when its first epoch is over."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+
+    def __call__(self, event: Event) -> None:
+        if event.WhichOneof("content") == "finished":
+            self.begun.set()
 
 
 def as_job(content: dict[str, Any]) -> Job:

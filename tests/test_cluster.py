@@ -15,7 +15,7 @@ from deploy.local import LocalCluster
 from deploy.submission import submit
 from fedora.running import keep, prepare
 from protos.control_pb2 import Event
-from tests.conftest import as_job, run, write_people, write_yaml
+from tests.conftest import Training, as_job, run, write_people, write_yaml
 from wire.errors import DataError, PartyError, SettingsError
 from wire.protocol import COORDINATOR
 
@@ -25,17 +25,6 @@ class Submit(Protocol):
 
     async def __call__(self, content: dict[str, Any], follow: Callable[[Event], None] = ...) -> dict[str, Any]:
         """Return the job's result."""
-
-
-class Training:
-    """Follows a job and tells when its first epoch is over."""
-
-    def __init__(self) -> None:
-        self.begun = asyncio.Event()
-
-    def __call__(self, event: Event) -> None:
-        if event.WhichOneof("content") == "finished":
-            self.begun.set()
 
 
 def with_cluster(folder: Path, scenario: Callable[[LocalCluster, Submit], Awaitable[None]], rows: int = 400) -> None:

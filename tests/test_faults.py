@@ -14,10 +14,9 @@ import pytest
 from deploy.local import LocalCluster, free_address
 from fedora.running import prepare, run_on
 from party.passive import OPEN
-from protos.control_pb2 import Event
 from protos.exchange_pb2 import Greeting, Parcel
 from settings.federation import Deadlines, Federation
-from tests.conftest import as_job, write_people, write_yaml
+from tests.conftest import Training, as_job, write_people, write_yaml
 from wire.channels import path
 from wire.errors import DataError, FedoraError, LedgerError, PartyError, PortError
 from wire.protocol import COORDINATOR
@@ -26,17 +25,6 @@ from wire.protocol import COORDINATOR
 DEADLINES = Deadlines(join=40, step=3, silence=4)
 
 LONG = {"epochs": 100_000, "batch_size": 32}
-
-
-class Watch:
-    """Follows a job, and acts once it trains."""
-
-    def __init__(self) -> None:
-        self.training = asyncio.Event()
-
-    def __call__(self, event: Event) -> None:
-        if event.WhichOneof("content") == "finished":
-            self.training.set()
 
 
 async def failing_job(
@@ -54,11 +42,11 @@ async def failing_job(
     federation = prepare(job, origin=out / "job.yaml", out=out, threads=1, deadlines=deadlines)
     began = time.monotonic()
     async with LocalCluster(out, federation, programs=programs) as cluster:
-        watch = Watch()
+        watch = Training()
         work = asyncio.create_task(run_on(cluster, out, watch))
         try:
             if hit:
-                waiting = asyncio.create_task(watch.training.wait())
+                waiting = asyncio.create_task(watch.begun.wait())
                 await asyncio.wait([work, waiting], return_when=asyncio.FIRST_COMPLETED)
                 waiting.cancel()
                 began = time.monotonic()
@@ -147,7 +135,7 @@ def test_a_stranger_s_greeting_for_another_job_is_in_no_book(tmp_path: Path) -> 
             await channel.channel_ready()
             open_stream: Any = channel.stream_stream(path(OPEN))
             await open_stream().write(greeting.SerializeToString())
-            return await run_on(cluster, tmp_path / "run", Watch())
+            return await run_on(cluster, tmp_path / "run", Training())
 
     assert asyncio.run(with_a_stranger())["rows"]["train"] > 0
 
@@ -173,7 +161,7 @@ async def failure_of(folder: Path, federation: Federation) -> FedoraError:
     """Run what was laid out, which must fail, and return why."""
     async with LocalCluster(folder / "run", federation) as cluster:
         with pytest.raises(FedoraError) as caught:
-            await run_on(cluster, folder / "run", Watch())
+            await run_on(cluster, folder / "run", Training())
     return caught.value
 
 
