@@ -5,27 +5,37 @@ import hashlib
 import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from coordinator.cost import CostModel
 from coordinator.ledger import Ledger
-from coordinator.methods import Method, Outcome, R
+from coordinator.methods import Method, Outcome, R, TakeBack
 from coordinator.roster import Connection
 from protos.control_pb2 import (
+    Accepted,
+    Assess,
+    Attest,
     Collect,
     Dismiss,
+    Drop,
+    Dropped,
     Event,
     FromCoordinator,
     FromParty,
     PhaseFinished,
     PhaseStarted,
     Ready,
+    Request,
+    Restart,
+    Restarted,
     Save,
     Setup,
+    Statement,
 )
+from protos.control_pb2 import TakeBack as TakeBackMessage
 from protos.failure_pb2 import Failure
 from protos.meter_pb2 import Reading
-from protos.phase_pb2 import Phase, Samples
+from protos.phase_pb2 import Phase, Report, Samples, Update
 from settings.federation import Federation
 from wire.errors import DataError, FedoraError, PartyError, from_failure
 from wire.protocol import COORDINATOR
@@ -51,6 +61,8 @@ class Engine:
         self.history: list[dict[str, Any]] = []
         self._heard: dict[str, float] = {}  # when each party last sent something
         self.identity = ""  # of the training that made the current model
+        self.rows: dict[Samples.Set, int] = {}  # size of each sample set
+        self._mark: tuple[int, str] | None = None  # length of the history and identity before the last marked phase
 
     async def setup(self, setup: Setup) -> dict[str, Ready]:
         """Have every party join its rows and make its networks."""
@@ -67,21 +79,62 @@ class Engine:
         if len(identities) > 1:
             raise DataError(f"the models saved as {setup.load!r} at the parties come from different trainings")
         self.identity = identities.pop()
-        rows: dict[Samples.Set, int] = {
+        self.rows = {
             Samples.TRAIN: active.train,
             Samples.VALIDATION: active.validation,
             Samples.TEST: active.test,
+            Samples.PROBE: active.probe,
             Samples.REMAINING: active.train,
         }
-        self._cost = CostModel(rows, active.embedding, setup.wire_dtype, len(setup.passive))
+        self._cost = CostModel(self.rows, active.embedding, setup.wire_dtype, len(setup.passive))
         return ready
+
+    async def request(self, request: Request) -> Accepted:
+        """Have the active party find the rows that a request means and tell the others."""
+        # Only the active party is told what the rows have in common.
+        messages = {connection.name: FromCoordinator(request=Request()) for connection in self._connections}
+        messages[self._active] = FromCoordinator(request=request)
+        patience = self._federation.deadlines.setup + GRACE_SECONDS
+        answers = await self._ask(messages, "accepted", patience=patience)
+        accepted = _agreed({name: answer.accepted for name, answer in answers.items()})
+        self.rows |= {Samples.FORGET: accepted.rows, Samples.REMAINING: accepted.remaining}
+        return accepted
+
+    async def drop(self) -> dict[str, Dropped]:
+        """Have every party drop the rows to forget; the current model becomes Θ_init."""
+        answers = await self._ask(FromCoordinator(drop=Drop()), "dropped", patience=self._patience)
+        dropped = {name: answer.dropped for name, answer in answers.items()}
+        self.rows[Samples.TRAIN] = _agreed(dropped).remaining
+        return dropped
+
+    async def restart(self, *, load: str = "", seed: int = 0) -> None:
+        """Have every party go on from a saved model, or from fresh parameters."""
+        message = FromCoordinator(restart=Restart(load=load, seed=seed))
+        answers = await self._ask(message, "restarted", patience=self._patience)
+        self.identity = _agreed({name: answer.restarted for name, answer in answers.items()}).identity
+
+    async def assess(self, model: str, *, fit_attack: bool = False) -> dict[str, float]:
+        """Have the active party turn its recorded predictions into figures."""
+        messages = {self._active: FromCoordinator(assess=Assess(model=model, fit_attack=fit_attack))}
+        answers = await self._ask(messages, "assessment", patience=self._patience)
+        return dict(answers[self._active].assessment.figures)
+
+    async def attest(self, *, before: str, after: str) -> dict[str, Statement]:
+        """Have every party sign what it can say of an unlearning."""
+        message = FromCoordinator(attest=Attest(before=before, after=after))
+        answers = await self._ask(message, "statement", patience=self._patience)
+        return {name: answer.statement for name, answer in answers.items()}
 
     async def perform(self, method: Method[R], *, rounds: int = 1) -> R:
         """Run a method's phases one after the other, handing it each one's outcome; return what it returns."""
         try:
             phase = next(method)
             while True:
-                phase = method.send(await self._run(phase, rounds))
+                if isinstance(phase, TakeBack):
+                    await self._take_back()
+                else:
+                    outcome = await self._run(phase, rounds)
+                phase = method.send(outcome)
         except StopIteration as stop:
             value: R = stop.value
             return value
@@ -90,14 +143,14 @@ class Engine:
 
     async def save(self, name: str) -> dict[str, str]:
         """Have every party save its model; return the digests of the files."""
-        patience = self._federation.deadlines.setup
+        patience = self._patience
         save = FromCoordinator(save=Save(name=name, identity=self.identity))
         answers = await self._ask(save, "saved", patience=patience)
         return {party: answer.saved.sha256 for party, answer in answers.items()}
 
     async def collect(self) -> Ledger:
         """Get every party's byte counts and reconcile them with each other and with the coordinator's own."""
-        patience = self._federation.deadlines.setup
+        patience = self._patience
         answers = await self._ask(FromCoordinator(collect=Collect()), "readings", patience=patience)
         books: dict[str, list[Reading]] = {name: list(one.readings.readings) for name, one in answers.items()}
         books[COORDINATOR] = [one for connection in self._connections for one in connection.meter.close()]
@@ -122,9 +175,19 @@ class Engine:
 
         await asyncio.gather(*(one(connection) for connection in self._connections))
 
+    async def _take_back(self) -> None:
+        """Have every party undo all since the last phase with a mark."""
+        await self._ask(FromCoordinator(take_back=TakeBackMessage()), "taken_back", patience=self._patience)
+        assert self._mark is not None
+        place, self.identity = self._mark
+        for entry in self.history[place:]:
+            entry["taken_back"] = True
+
     async def _run(self, phase: Phase, rounds: int) -> Outcome:
         """Run one phase at every party."""
         assert self._cost is not None
+        if phase.mark:
+            self._mark = len(self.history), self.identity
         self._phases += 1
         phase.number = self._phases
         started = PhaseStarted(name=phase.name, round=phase.round, of_rounds=rounds, phase=phase.number)
@@ -141,8 +204,8 @@ class Engine:
         top = reports[self._active]
         outcome = Outcome(
             rows=top.rows,
-            loss=top.loss_sum / top.rows,
-            accuracy=top.correct / top.rows,
+            loss=top.loss_sum / top.rows if top.rows else math.nan,
+            accuracy=top.correct / top.rows if top.rows else math.nan,
             change=math.sqrt(sum(report.change_squared for report in reports.values())),
             seconds=seconds,
             figures={name: dict(report.figures) for name, report in reports.items() if report.figures},
@@ -150,21 +213,7 @@ class Engine:
         if phase.update.WhichOneof("rule") != "observe":
             told = (self.identity, phase.SerializeToString(deterministic=True).hex(), outcome.loss)
             self.identity = hashlib.sha256(repr(told).encode()).hexdigest()
-        self.history.append(
-            {
-                "phase": phase.name,
-                "round": phase.round,
-                "rows": outcome.rows,
-                "loss": outcome.loss,
-                "accuracy": outcome.accuracy,
-                "change": outcome.change,
-                "step_size": _step_size(phase),
-                "seconds": seconds,
-                "compute_seconds": {name: report.compute_seconds for name, report in reports.items()},
-                "figures": outcome.figures,
-                "wait_seconds": {name: report.wait_seconds for name, report in reports.items()},
-            }
-        )
+        self.history.append(_entry(phase, outcome, reports))
         finished = PhaseFinished(
             name=phase.name,
             round=phase.round,
@@ -176,16 +225,24 @@ class Engine:
         await self._tell(Event(finished=finished))
         return outcome
 
-    async def _ask(self, message: FromCoordinator, answer: str, *, patience: float | None) -> dict[str, FromParty]:
-        """Send every party the same message and return their answers.
+    @property
+    def _patience(self) -> float:
+        return self._federation.deadlines.setup
+
+    async def _ask(
+        self, message: FromCoordinator | dict[str, FromCoordinator], answer: str, *, patience: float | None
+    ) -> dict[str, FromParty]:
+        """Send every party the same message, or some their own, and return their answers.
 
         With a patience of None the first answer may take as long as it takes; once it is there, the others, which work
         in step with it, must follow within the step deadline.
         """
         lag = self._federation.deadlines.step if patience is None else None
+        messages = message if isinstance(message, dict) else {one.name: message for one in self._connections}
         tasks = {
-            asyncio.create_task(self._ask_one(connection, message, answer, patience)): connection.name
-            for connection in self._connections
+            asyncio.create_task(self._ask_one(one, messages[one.name], answer, patience)): one.name
+            for one in self._connections
+            if one.name in messages
         }
         try:
             await _all_done(tasks, lag, self._heard)
@@ -213,9 +270,49 @@ class Engine:
                     raise PartyError(connection.name, f"answered with {other} where {answer} was due")
 
 
-def _step_size(phase: Phase) -> float | None:
-    rule = phase.update.WhichOneof("rule")
-    return getattr(getattr(phase.update, rule), "lr", None) if rule else None
+def _entry(phase: Phase, outcome: Outcome, reports: dict[str, Report]) -> dict[str, Any]:
+    """Return what result.json says of a phase."""
+    return {
+        "phase": phase.name,
+        "round": phase.round,
+        "rows": outcome.rows,
+        "loss": outcome.loss if outcome.rows else None,
+        "accuracy": outcome.accuracy if outcome.rows else None,
+        "change": outcome.change,
+        "step_size": _step_size(phase.update),
+        "seconds": outcome.seconds,
+        "compute_seconds": {name: report.compute_seconds for name, report in reports.items()},
+        "wait_seconds": {name: report.wait_seconds for name, report in reports.items()},
+        "figures": outcome.figures,
+    }
+
+
+def _step_size(update: Update) -> float | None:
+    """Return the rate of a phase's steps: a learning rate, σ of a dual ascent, τ of a primal descent."""
+    match update.WhichOneof("rule"):
+        case "sgd":
+            return update.sgd.lr
+        case "adam":
+            return update.adam.lr
+        case "dual_ascent":
+            return update.dual_ascent.sigma
+        case "primal_descent":
+            step = update.primal_descent
+            return step.adam.lr if step.WhichOneof("step") == "adam" else step.sgd.lr
+        case _:
+            return None
+
+
+Answer = TypeVar("Answer", Accepted, Dropped, Restarted)
+
+
+def _agreed(answers: dict[str, Answer]) -> Answer:
+    """Return what all parties say alike."""
+    (first, told), *others = answers.items()
+    for name, other in others:
+        if other != told:
+            raise PartyError(name, f"answered {other} where {first} answered {told}".replace("\n", " "))
+    return told
 
 
 async def _all_done(tasks: dict[asyncio.Task[FromParty], str], lag: float | None, heard: dict[str, float]) -> None:

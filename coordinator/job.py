@@ -1,8 +1,16 @@
-"""The job file: what to train and measure. The same for all parties; where their data lie is not the job's business."""
+"""The job file: what to train, forget and measure. The same for all; where data lie is not the job's business."""
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    field_validator,
+    model_validator,
+)
 
 from settings.files import Settings
 from settings.model import MODEL_NAME, Model
@@ -66,6 +74,71 @@ class Evaluate(Settings):
     batch_size: PositiveInt = 1024
 
 
+class Forget(Settings):
+    """Who asks to be forgotten: training rows by id, a share of some classes, or so many rows drawn at random."""
+
+    ids: list[str] | str | None = None  # a list, or a file with one id per line
+    classes: Annotated[list[str], Field(min_length=1)] | None = None
+    percent: Annotated[float, Field(gt=0, le=100)] | None = None  # of each class; 100 unless told
+    samples: PositiveInt | None = None
+
+    @field_validator("ids", "classes", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        """Take the numbers that YAML makes of names for the names they are."""
+        if isinstance(value, list):
+            return [str(one) if isinstance(one, int) and not isinstance(one, bool) else one for one in value]
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        given = [name for name in ("ids", "classes", "samples") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"wants one of `ids`, `classes` and `samples`, and has {' and '.join(given) or 'none'}")
+        if self.percent is not None and self.classes is None:
+            raise ValueError("`percent` is a share of `classes`, which are not given")
+        return self
+
+
+class Unlearn(Settings):
+    """How the request is honoured. The method itself sets what is null; docs/unlearning.md has the rules."""
+
+    method: Literal["fedora", "retrain"] = "fedora"
+    goal: Literal["as-retrained", "uncertain"] = "as-retrained"
+    steps: Literal["auto", "paper"] = "auto"
+    dual: Literal["scalar", "parameterwise"] = "scalar"
+    budget: Annotated[float, Field(gt=0, le=1)] = 0.15  # auto: rows exchanged, as a share of what retraining takes
+    rounds: PositiveInt | None = None  # K; paper: 20
+    delta: Annotated[float, Field(ge=0, le=1)] | None = None  # δ, share of D_r per round; paper: 0.05
+    omega: PositiveFloat = 2.0  # ω
+    reduction: Literal["mean", "sum"] = "mean"  # of L_u over D_u
+    gamma: float | None = None  # γ, the level that L_u must reach; 0.9 of its largest value
+    sigma: PositiveFloat | None = None  # σ, the dual step
+    tau: PositiveFloat | None = None  # τ, the primal step
+    rho: NonNegativeFloat = 0.0  # ρ, the pull towards the trained model
+    alpha: PositiveFloat = 1.5  # ξ: above this ratio of changes the steps shrink ...
+    beta: PositiveFloat = 0.8  # ... and below this one they grow
+    shrink: Annotated[float, Field(gt=0, lt=1)] = 0.7  # κ_d
+    grow: Annotated[float, Field(gt=1)] = 1.2  # κ_i
+    tau_max: PositiveFloat = 0.1
+    sigma_max: PositiveFloat = 10.0
+    batch_size: PositiveInt | None = None  # B of the remaining phase; as in training
+    micro_batch: PositiveInt = 1024  # rows of D_u in one message: memory, not results, depends on it
+    patience: PositiveInt = 3  # stop once the constraint has held, and Δ stayed small, for so many rounds
+    tolerance: NonNegativeFloat = 1e-4  # Δ is small below this share of ‖Θ‖
+    without: list[Literal["unlearning-loss", "asymmetric-batches", "adaptive-steps"]] = Field(default_factory=list)
+    audit: bool = False  # parameterwise: send the whole dual variable to the active party
+    save: ModelName = "unlearned"
+
+    @model_validator(mode="after")
+    def _steps_fit(self) -> Self:
+        if self.beta >= self.alpha:
+            raise ValueError(f"`beta` is {self.beta:g}; it should be below `alpha`, which is {self.alpha:g}")
+        if len(set(self.without)) < len(self.without):
+            raise ValueError("`without` names a part twice")
+        return self
+
+
 class Job(Settings):
     """One job. `data` is for the one who cuts the data (`fedora run`); parties that are up have theirs already."""
 
@@ -74,4 +147,17 @@ class Job(Settings):
     train: Train = Train()
     evaluate: Evaluate = Evaluate()
     wire: Wire = Wire()
+    forget: Forget | None = None
+    unlearn: Unlearn = Unlearn()
+    compare: list[Literal["retrain"]] = Field(default_factory=list)  # models made beside the unlearned one
+    backdoor: dict[str, Any] | None = None  # for the one who cuts the data
+    privacy: dict[str, Any] | None = None  # for the one who writes the party files
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+
+    @model_validator(mode="after")
+    def _something_to_forget(self) -> Self:
+        if self.forget is None and (self.compare or "unlearn" in self.model_fields_set):
+            raise ValueError("`unlearn` and `compare` need a `forget` section, which says whom to forget")
+        if self.compare and self.unlearn.method == "retrain":
+            raise ValueError("`compare` names the method that `unlearn` uses already")
+        return self

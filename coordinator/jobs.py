@@ -1,27 +1,20 @@
 """Jobs: taken from a user, one at a time, run with all parties, followed by the user to the end."""
 
 import asyncio
-import json
 import logging
-import re
-import time
 import traceback
-import uuid
 from collections.abc import AsyncIterator
 
+from coordinator.course import Course
 from coordinator.engine import Engine
 from coordinator.job import Job
-from coordinator.methods.evaluation import evaluation
-from coordinator.methods.training import training
-from coordinator.result import result
 from coordinator.roster import Roster
-from protos.control_pb2 import DESCRIPTOR, Event, Result, Setup
+from protos.control_pb2 import DESCRIPTOR, Event, Result
 from protos.control_pb2 import Job as JobMessage
 from protos.failure_pb2 import Failure
 from settings.federation import Federation
 from settings.files import parse
-from settings.model import MODEL_NAME
-from wire.errors import FedoraError, PartyError, SettingsError, to_failure
+from wire.errors import FedoraError, PartyError, to_failure
 from wire.protocol import COORDINATOR, check_protocol
 
 SUBMIT = DESCRIPTOR.services_by_name["Jobs"].methods_by_name["Submit"]
@@ -75,13 +68,17 @@ class Jobs:
         await events.put(last)
 
     async def _run(self, job: Job, events: asyncio.Queue[Event]) -> Result:
-        """Wait for all parties, then train, evaluate, save and close the books."""
+        """Wait for all parties, then do what the job asks for."""
         if missing := self._roster.missing():
             await events.put(Event(note=f"waiting for {', '.join(missing)}"))
+
+        async def say(note: str) -> None:
+            await events.put(Event(note=note))
+
         engine = Engine(self._federation, await self._roster.complete(), events.put)
         reason = "the job was stopped"
         try:
-            outcome = await self._perform(job, engine, events)
+            outcome = await Course(job, engine, self._federation, say).run()
             reason = ""
             return outcome
         except FedoraError as error:
@@ -90,40 +87,6 @@ class Jobs:
         finally:
             # Shielded: a user who hangs up, or a second Ctrl-C, must not leave a party in the middle of a job.
             await asyncio.shield(engine.dismiss(reason))
-
-    async def _perform(self, job: Job, engine: Engine, events: asyncio.Queue[Event]) -> Result:
-        began = time.perf_counter()
-        if job.train.load and not re.fullmatch(MODEL_NAME, job.train.load):
-            said = "on a cluster that is up, this is the name under which an earlier job saved its model"
-            raise SettingsError(f"train.from: {job.train.load!r} is not a name; {said}")
-        setup = Setup(
-            job=uuid.uuid4().hex,
-            seed=job.seed,
-            passive=self._federation.passive,
-            model=job.model.model_dump_json() if job.model else "",
-            wire_dtype=job.wire.dtype.upper(),
-            load=job.train.load or "",
-        )
-        ready = await engine.setup(setup)
-        active = self._federation.active.name
-        common = ready[active]
-        note = f"{common.train} training and {common.test} test rows in common, {common.classes} classes"
-        await events.put(Event(note=note))
-        await engine.perform(training(job.train, seed=job.seed), rounds=job.train.rounds)
-        test = await engine.perform(evaluation(batch_size=job.evaluate.batch_size))
-        digests = await engine.save(job.train.save)
-        ledger = await engine.collect()
-        figures = result(
-            job,
-            ready=ready,
-            active=active,
-            engine=engine,
-            ledger=ledger,
-            test=test,
-            digests=digests,
-            seconds=time.perf_counter() - began,
-        )
-        return Result(result_json=json.dumps(figures, indent=2), ledger_csv=ledger.to_csv())
 
 
 def _read(request: bytes) -> JobMessage:

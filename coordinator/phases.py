@@ -7,9 +7,11 @@ VALIDATION = Samples(set=Samples.VALIDATION, share=1)
 TEST = Samples(set=Samples.TEST, share=1)
 FORGET = Samples(set=Samples.FORGET, share=1)
 REMAINING = Samples(set=Samples.REMAINING, share=1)
+PROBE = Samples(set=Samples.PROBE, share=1)
 
 CROSS_ENTROPY = Loss(cross_entropy=CrossEntropy())
 OBSERVE = Update(observe=Observe())
+RECORD = Update(observe=Observe(record=True))
 
 
 def share(samples: Samples, part: float) -> Samples:
@@ -42,7 +44,16 @@ def learn(
     )
 
 
-def look(name: str, round: int, *, over: Samples, batch_size: int, loss: Loss = CROSS_ENTROPY) -> Phase:
-    """Return a phase that measures and changes nothing, the networks in eval mode."""
-    plan = Plan(seed=0, batch_size=batch_size, shuffle=False)
-    return Phase(name=name, round=round, over=over, plan=plan, loss=loss, update=OBSERVE)
+def look(
+    name: str,
+    round: int,
+    *,
+    over: Samples,
+    batch_size: int,
+    seed: int = 0,
+    loss: Loss = CROSS_ENTROPY,
+    update: Update = OBSERVE,
+) -> Phase:
+    """Return a phase over which parameters stand still, the networks in eval mode."""
+    plan = Plan(seed=seed, batch_size=batch_size, shuffle=False)
+    return Phase(name=name, round=round, over=over, plan=plan, loss=loss, update=update)

@@ -1,6 +1,7 @@
 """result.json: every figure of a job, by stable names. A figure that was not measured is null."""
 
 import platform
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -10,11 +11,13 @@ from google import protobuf
 from coordinator.engine import Engine
 from coordinator.job import Job
 from coordinator.ledger import Ledger
-from coordinator.methods import Outcome
+from coordinator.methods.fedora import Ending
+from coordinator.verdict import verdict
 from protos.control_pb2 import Ready
+from protos.phase_pb2 import Samples
 from wire.protocol import PROTOCOL, VERSION
 
-# Figures of a model; those of forgetting are null until a job asks for it.
+# Figures that every model has by these names, null where they were not measured; docs/metrics.md explains them.
 FIGURES = (
     "test_accuracy",
     "test_loss",
@@ -27,12 +30,37 @@ FIGURES = (
 )
 
 
-def figures(ledger: Ledger, engine: Engine, phases: list[str], **measured: float) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Made:
+    """A model that the job has made."""
+
+    phases: list[str]  # names of the phases that made it
+    figures: dict[str, float]
+    digests: dict[str, str]  # SHA-256 of the saved file, by party
+
+
+def figures(made: Made, ledger: Ledger, engine: Engine) -> dict[str, Any]:
     """Return the figures of one model: what was measured of it, and what the phases that made it cost."""
     return {
-        **{name: measured.get(name) for name in FIGURES},
-        "bytes": ledger.summary(phases),
-        "seconds": sum(engine.seconds.get(phase, 0.0) for phase in phases),
+        **dict.fromkeys(FIGURES),
+        **made.figures,
+        "bytes": ledger.summary(made.phases),
+        "seconds": sum(engine.seconds.get(phase, 0.0) for phase in made.phases),
+    }
+
+
+def gaps(unlearned: dict[str, Any], retrain: dict[str, Any]) -> dict[str, Any]:
+    """Return how far every figure is from Retrain's, and the cost as a share of Retrain's."""
+    measured = {name for name, value in unlearned.items() if isinstance(value, float)} - {"seconds"}
+    differences = {
+        name: unlearned[name] - retrain[name]
+        for name in unlearned
+        if name in measured and retrain.get(name) is not None
+    }
+    return {
+        **differences,
+        "bytes_share": unlearned["bytes"]["tensor"] / retrain["bytes"]["tensor"],
+        "seconds_share": unlearned["seconds"] / retrain["seconds"],
     }
 
 
@@ -43,14 +71,16 @@ def result(
     active: str,
     engine: Engine,
     ledger: Ledger,
-    test: Outcome,
-    digests: dict[str, str],
+    models: dict[str, Made],
+    ending: Ending | None,
     seconds: float,
 ) -> dict[str, Any]:
     """Put a job's figures together."""
     common = ready[active]
+    measured = {name: figures(made, ledger, engine) for name, made in models.items()}
     return {
-        "original": figures(ledger, engine, ["train"], test_accuracy=test.accuracy, test_loss=test.loss),
+        **measured,
+        **_forgetting(job, measured, engine, ending),
         "rounds": engine.history,
         "bytes": ledger.summary(),
         "seconds": seconds,
@@ -62,7 +92,8 @@ def result(
                 "own_rows": one.own_rows,
                 "parameters": one.parameters,
                 "features": one.features,
-                "model_sha256": digests[name],
+                "model_sha256": models["original"].digests[name],
+                "models": {model: made.digests[name] for model, made in models.items()},
             }
             for name, one in ready.items()
         },
@@ -77,3 +108,17 @@ def result(
             "torch": version("torch"),  # of this installation; the coordinator itself does not load it
         },
     }
+
+
+def _forgetting(job: Job, measured: dict[str, dict[str, Any]], engine: Engine, ending: Ending | None) -> dict[str, Any]:
+    """Return what result.json says of a request; nothing where there was none."""
+    if "unlearned" not in measured:
+        return {}
+    told: dict[str, Any] = {
+        "forget": {"rows": engine.rows[Samples.FORGET], "remaining": engine.rows[Samples.REMAINING]},
+        "unlearning": asdict(ending) if ending else None,
+        "verdict": verdict(measured, job.unlearn, rows=engine.rows[Samples.FORGET]),
+    }
+    if "retrain" in measured:
+        told["gap"] = gaps(measured["unlearned"], measured["retrain"])
+    return told

@@ -2,31 +2,75 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from datasets.chance import held, limited
-from datasets.datafile import DataFile, data_file
-from datasets.settings import CsvData, DataSource, DigitsData, FilesData, IncomeData, NpzData, ParquetData
+from datasets.datafile import Cut, DataFile, data_file
+from datasets.settings import (
+    ACTIVE,
+    Backdoor,
+    CsvData,
+    DataSource,
+    DigitsData,
+    FilesData,
+    IncomeData,
+    NpzData,
+    ParquetData,
+)
 from datasets.shares import Whole
+from wire.errors import SettingsError
 
-__all__ = ["DataFile", "cut"]
+__all__ = ["Cut", "DataFile", "cut"]
+
+_Source = IncomeData | DigitsData | NpzData | CsvData | ParquetData
 
 
-def cut(settings: DataSource, folder: Path, *, seed: int) -> dict[str, DataFile]:
+def cut(settings: DataSource, folder: Path, *, seed: int, backdoor: Backdoor | None = None) -> Cut:
     """Write every party's file into `folder`; a user's own files are not written but looked into."""
     if isinstance(settings, FilesData):
         from datasets.own_files import describe
 
-        return describe(settings)
-    whole = _load(settings, seed)
-    common = limited(whole.training, settings.limit, seed)
+        if backdoor is not None:
+            raise SettingsError(
+                "backdoor: cannot be put into `source: files`, whose files are used as they are; allowed: income, "
+                "digits, npz, csv, parquet"
+            )
+        return Cut(describe(settings))
+    return _cut(_load_some(settings, seed), settings, folder, seed, backdoor)
+
+
+def _cut(whole: Whole, settings: _Source, folder: Path, seed: int, backdoor: Backdoor | None) -> Cut:
+    """Give every party its rows, noise and a backdoor if there are any, and write them."""
+    if settings.noise is not None and settings.noise.sigma:
+        from datasets.noise import with_noise
+
+        whole = with_noise(whole, settings.noise, seed)
+    every = np.arange(len(whole))
+    rows = {party: held(every, party, seed, drop=settings.drop, shuffle=settings.shuffle) for party in whole.shares}
+    implant = None
+    if backdoor is not None:
+        from datasets.backdoors import plan
+
+        implant = plan(backdoor, whole, rows, seed)
     files = {}
     for party, share in whole.shares.items():
-        rows = held(common, party, seed, drop=settings.drop, shuffle=settings.shuffle)
-        path = share.write(folder, party, rows)
-        files[party] = data_file(path, len(rows), share.columns, share.reading)
-    return files
+        chosen = (
+            implant.put_into(share, rows[party], with_labels=party == ACTIVE) if implant else share.take(rows[party])
+        )
+        path = chosen.write(folder, party)
+        files[party] = data_file(path, len(chosen), chosen.columns, chosen.reading)
+    return Cut(files, implant.poisoned_ids() if implant else ())
 
 
-def _load(settings: IncomeData | DigitsData | NpzData | CsvData | ParquetData, seed: int) -> Whole:
+def _load_some(settings: _Source, seed: int) -> Whole:
+    """Load a data set, without the training rows above its limit."""
+    whole = _load(settings, seed)
+    kept = limited(whole.training, settings.limit, seed)
+    # Taking all rows would be a copy for nothing.
+    return whole if len(kept) == len(whole) else whole.take(kept)
+
+
+def _load(settings: _Source, seed: int) -> Whole:
     """Load a data set; each brings its own library, which is loaded only then."""
     match settings:
         case IncomeData():

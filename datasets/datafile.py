@@ -1,4 +1,4 @@
-"""What is known about a party's file once it is there."""
+"""What is known about the parties' files once they are there."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,14 @@ class DataFile:
     rows: int
     columns: tuple[str, ...]
     reading: dict[str, object]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Every party's file, by its name, and the sorted ids of the training rows that got a backdoor."""
+
+    files: dict[str, DataFile]
+    poisoned: tuple[str, ...] = ()
 
 
 def data_file(path: Path, rows: int, columns: tuple[str, ...], reading: dict[str, object]) -> DataFile:

@@ -99,15 +99,15 @@ def _cut(
         arrays: dict[str, NDArray[Any]] = {"ids": ids}
         columns: list[str] = []
         reading: dict[str, object] = {"id": "ids"}
-        if party in cuts:
-            stripe = cuts[party]
+        stripe = cuts.get(party)
+        if stripe is not None:
             arrays["images"] = pixels[:, :, stripe.start : stripe.stop]
             columns.append(f"image columns {stripe.start + 1} to {stripe.stop} of {width}")
         if party == ACTIVE:
             arrays |= {"labels": labels, "split": split}
             columns += ["labels", "split"]
             reading |= {"label": "labels", "split": "split"}
-        shares[party] = ArrayShare(arrays, ("ids", *columns), reading)
+        shares[party] = ArrayShare(arrays, ("ids", *columns), reading, origin, stripe, width)
     return Whole(shares, split == "train")
 
 

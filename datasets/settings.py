@@ -4,7 +4,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from settings.files import Settings
 
@@ -18,6 +18,14 @@ def passive_names(count: int) -> list[str]:
     return [f"passive-{number}" for number in range(1, count + 1)]
 
 
+class Noise(Settings):
+    """Gaussian noise on one party's features."""
+
+    party: str
+    # In units of the full range of a pixel, or of a column's deviation over the training rows.
+    sigma: float = Field(ge=0)
+
+
 class _Cut(Settings):
     """What every data set that is cut here has in common."""
 
@@ -26,6 +34,14 @@ class _Cut(Settings):
     drop: float = Field(default=0.0, ge=0, lt=1)  # the share of rows each party lacks, each its own
     shuffle: bool = False  # whether each party has its rows in an order of its own
     limit: int | None = Field(default=None, ge=1)  # so many training rows, drawn at random; test rows all stay
+    noise: Noise | None = None
+
+    @model_validator(mode="after")
+    def _noise_has_a_place(self) -> Self:
+        names = [*passive_names(self.parties), ACTIVE]
+        if self.noise is not None and self.noise.party not in names:
+            raise ValueError(f"`noise` names the party {self.noise.party!r}; allowed: {', '.join(names)}")
+        return self
 
 
 class Format(StrEnum):
@@ -161,6 +177,29 @@ DataSource = Annotated[
         custom_error_message=f"`source` should be one of {', '.join(SOURCES)}",
     ),
 ]
+
+
+def _class_name(value: object) -> object:
+    """Take the number that YAML makes of a class such as 3 as its name."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+ClassName = Annotated[str, BeforeValidator(_class_name)]
+
+
+class Backdoor(Settings):
+    """A trigger, and the training rows that carry it under a false label: `percent` of each class, or `samples` rows.
+
+    Which rows may be left open here and filled in later; `cut` checks that it was.
+    """
+
+    target: ClassName  # the class that the trigger is to stand for
+    classes: list[ClassName] | None = None
+    percent: float = Field(default=100, gt=0, le=100)
+    samples: int | None = Field(default=None, ge=1)  # of any class but the target
+    size: int | None = Field(default=None, ge=1)  # images: side of the white square; a tenth of the height by default
+    column: str | None = None  # tables: where the trigger stands
+    value: float | str | None = None  # tables: what stands there
 
 
 def party_names(source: DataSource) -> list[str]:

@@ -60,6 +60,7 @@ def lay_out(
             "federation": "../federation.yaml",
             "data": {key: _plain(value) for key, value in data[name].items()},
             "models": f"../models/{name}",
+            "keys": f"../keys/{name}",
             "threads": threads,
         }
         _write_yaml(folder / "parties" / f"{name}.yaml", party)

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from fedora import data, demo, run, submit
+from fedora import bench, data, demo, run, submit, verify
 from wire.process import exit_codes, reader_gone
 from wire.protocol import VERSION
 
@@ -38,6 +38,8 @@ app.command("demo")(demo.demo)
 app.command("run")(run.run)
 app.command("submit")(submit.submit)
 app.command("data")(data.data)
+app.command("verify")(verify.verify)
+app.add_typer(bench.app, name="bench")
 
 
 def main() -> None:

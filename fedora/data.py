@@ -61,7 +61,7 @@ def data(
     content = {key: value for key, value in given.items() if value is not None}
     content |= {"parties": parties, "drop": drop, "shuffle": shuffle}
     try:
-        files = cut(check({"data": content}, Section, origin="fedora data").data, out, seed=seed)
+        files = cut(check({"data": content}, Section, origin="fedora data").data, out, seed=seed).files
     except FedoraError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

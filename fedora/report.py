@@ -5,6 +5,19 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+# Figures of a model, as a reader knows them; docs/metrics.md explains each.
+COMPARED = (
+    ("test_accuracy", "test accuracy", "{:.1%}"),
+    ("forgotten_classes_accuracy", "… on forgotten classes", "{:.1%}"),
+    ("forget_accuracy", "accuracy on the forgotten", "{:.1%}"),
+    ("remaining_accuracy", "accuracy on the remaining", "{:.1%}"),
+    ("backdoor_asr", "backdoor success", "{:.1%}"),
+    ("mia_asr", "membership attack, the paper's", "{:.1%}"),
+    ("mia_auc", "membership attack, honest: AUC", "{:.3f}"),
+    ("mia_tpr_at_1_fpr", "… caught at 1 % false alarms", "{:.1%}"),
+    ("mia_tpr_at_1_fpr_reversed", "… the attack turned round", "{:.1%}"),
+)
+
 # With more parties than this, the passive ones are added up; ledger.csv has them one by one.
 MANY = 8
 
@@ -12,6 +25,11 @@ MANY = 8
 def print_report(result: dict[str, Any], console: Console) -> None:
     """Print accuracy, seconds and bytes."""
     console.print(_figures(result))
+    if "unlearned" in result:
+        console.print(_comparison(result))
+        for sentence in result["verdict"]:
+            console.print(f"• {sentence}", soft_wrap=True)
+        console.print()
     console.print(_phases(result["bytes"]))
     console.print(_links(result))
 
@@ -27,6 +45,34 @@ def _figures(result: dict[str, Any]) -> Table:
     table.add_row("parameters", f"{sum(party['parameters'] for party in result['parties'].values()):,}")
     table.add_row("seconds in training", f"{original['seconds']:.1f}")
     table.add_row("seconds in all", f"{result['seconds']:.1f}")
+    return table
+
+
+def _comparison(result: dict[str, Any]) -> Table:
+    """Lay the models side by side."""
+    models = [name for name in ("original", "unlearned", "retrain") if name in result]
+    forget = result["forget"]
+    title = f"Forgetting {forget['rows']:,} of {forget['rows'] + forget['remaining']:,} training rows"
+    table = Table(title=title, title_justify="left")
+    table.add_column("", style="bold")
+    for name in (*models, *(["gap to Retrain"] if "gap" in result else [])):
+        table.add_column(name, justify="right")
+    for name, label, shown in COMPARED:
+        values = [result[model].get(name) for model in models]
+        if all(value is None for value in values):
+            continue
+        cells = ["–" if value is None else shown.format(value) for value in values]
+        if "gap" in result:
+            gap = result["gap"].get(name)
+            cells.append("" if gap is None else f"{100 * gap:+.1f} points" if "%" in shown else f"{gap:+.3f}")
+        table.add_row(label, *cells)
+    shares = {"seconds": "seconds_share", "tensor bytes": "bytes_share"}
+    for label, share in shares.items():
+        values = [
+            f"{result[model]['seconds']:.1f}" if label == "seconds" else f"{result[model]['bytes']['tensor']:,}"
+            for model in models
+        ]
+        table.add_row(label, *values, *([f"{result['gap'][share]:.0%} of Retrain"] if "gap" in result else []))
     return table
 
 

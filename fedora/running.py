@@ -12,9 +12,9 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from coordinator.job import Job
+from coordinator.job import Forget, Job
 from datasets.cutting import cut
-from datasets.settings import ACTIVE, DataSource
+from datasets.settings import ACTIVE, Backdoor, DataSource
 from deploy.local import LocalCluster, lay_out, loopback_federation
 from deploy.submission import submit
 from fedora.following import Follower
@@ -33,12 +33,51 @@ class _Data(Settings):
     data: DataSource
 
 
+class _BackdoorSection(Settings):
+    backdoor: Backdoor
+
+
 def load_job(path: Path) -> Job:
     """Read a job file and check what can be checked before any process starts."""
     job = load(path, Job)
     if job.model:
         models.bottom(job.model.bottom, job.model.bottom_settings, origin=f"{path}: model")
+    if job.forget and isinstance(job.forget.ids, str):
+        job = job.model_copy(update={"forget": Forget(ids=_read_ids(job.forget.ids, path))})
     return job
+
+
+def as_yaml(job: Job) -> str:
+    """Write a job as the coordinator gets it."""
+    return yaml.safe_dump(job.model_dump(mode="json", by_alias=True, exclude_unset=True), sort_keys=False)
+
+
+def _read_ids(name: str, origin: Path) -> list[str]:
+    """Read a file of ids, one per line; empty lines do not count."""
+    path = _existing(Path(name), origin.parent)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        hint = "a single id is written as a list: [ID]"
+        raise SettingsError(f"{origin}: forget.ids: {path} cannot be read: {error.strerror}; {hint}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{origin}: forget.ids: {path} is not a UTF-8 text of one id per line") from None
+    ids = [line.strip() for line in lines if line.strip()]
+    if not ids:
+        raise SettingsError(f"{origin}: forget.ids: {path} holds no ids")
+    return ids
+
+
+def _backdoor(job: Job, origin: Path) -> Backdoor | None:
+    """Return the backdoor that is put into the rows to forget."""
+    if job.backdoor is None:
+        return None
+    forget = job.forget
+    if forget is None or forget.ids is not None:
+        raise SettingsError(f"{origin}: backdoor: needs `forget` with `classes` or `samples`, the rows it is put into")
+    rows = {"samples": forget.samples} if forget.samples else {"classes": forget.classes, "percent": forget.percent}
+    given = {name: value for name, value in rows.items() if value is not None}
+    return check({"backdoor": {**job.backdoor, **given}}, _BackdoorSection, origin=str(origin)).backdoor
 
 
 def check_folder(out: Path, *, overwrite: bool, marker: str) -> None:
@@ -101,14 +140,17 @@ def prepare(
     if earlier and earlier.absolute() == out.absolute():
         raise SettingsError(f"{origin}: train.from: is the folder that this run would replace; choose another --out")
     source = check({"data": job.data} if job.data else {}, _Data, origin=str(origin)).data
-    files = cut(_beside(source, origin.parent), out / "data", seed=job.seed)
+    made = cut(_beside(source, origin.parent), out / "data", seed=job.seed, backdoor=_backdoor(job, origin))
+    if made.poisoned:
+        # The poisoned rows are the ones to forget; their labels no longer tell which they are.
+        job = job.model_copy(update={"forget": Forget(ids=list(made.poisoned))})
+    files = made.files
     federation = loopback_federation([name for name in files if name != ACTIVE], deadlines=deadlines)
     lay_out(out, federation, {name: file.reading for name, file in files.items()}, threads=threads)
     if earlier:
         _bring_models(earlier, out, federation.parties)
         job = job.model_copy(update={"train": job.train.model_copy(update={"load": LOADED})})
-    text = yaml.safe_dump(job.model_dump(mode="json", by_alias=True, exclude_unset=True), sort_keys=False)
-    write_atomically(out / "job.yaml", text)
+    write_atomically(out / "job.yaml", as_yaml(job))
     return federation
 
 

@@ -1,6 +1,5 @@
 """fedora submit: a job on a cluster that is already up."""
 
-import asyncio
 import sys
 import time
 from pathlib import Path
@@ -30,7 +29,7 @@ def submit(
     from deploy.submission import submit as submit_job
     from fedora.following import Follower
     from fedora.report import print_report
-    from fedora.running import check_folder, keep, load_job
+    from fedora.running import as_yaml, check_folder, keep, load_job
     from settings.federation import Deadlines, check_address
 
     console = Console(highlight=False)
@@ -42,9 +41,10 @@ def submit(
         check_folder(folder, overwrite=overwrite, marker="result.json")
         if settings.data:
             console.print("note: the job's data section is not used: the parties have their own files")
-        text = await asyncio.to_thread(job.read_text)
         with Follower(console) as follow:
-            result = await submit_job(coordinator, text, origin=str(job), follow=follow, deadlines=Deadlines())
+            result = await submit_job(
+                coordinator, as_yaml(settings), origin=str(job), follow=follow, deadlines=Deadlines()
+            )
         print_report(keep(result, folder), console)
         console.print(f"Written to {folder}: result.json, ledger.csv; each party keeps its own model", soft_wrap=True)
 

@@ -11,16 +11,19 @@ import grpc
 import torch
 from torch import Tensor
 
-from party import losses
+from party import duals, losses
+from party.account import unlearning_loss
+from party.assessment import Assessor
 from party.data.split import assign
 from party.exchange import ExchangeLink, TensorExchange
+from party.request import resolve
 from party.role import Role, Surroundings, Tell
-from party.updates import Rule
-from protos.control_pb2 import Setup
-from protos.exchange_pb2 import DESCRIPTOR, Order, Parcel
+from party.updates import DualAscent, Rule
+from protos.control_pb2 import Assess, Assessment, Request, Setup
+from protos.exchange_pb2 import DESCRIPTOR, Forget, Order, Parcel
 from protos.failure_pb2 import Failure
 from protos.meter_pb2 import Kind
-from protos.phase_pb2 import Phase, Progress, Report
+from protos.phase_pb2 import Phase, Progress, Report, Samples
 from wire import tensors
 from wire.channels import listen
 from wire.errors import DataError, FedoraError, PartyError, to_failure
@@ -135,6 +138,8 @@ class Active(Role):
     def __init__(self, around: Surroundings, setup: Setup, reception: Reception) -> None:
         super().__init__(around, setup)
         self._reception = reception
+        self._recorded: dict[Samples.Set, tuple[Tensor, Tensor]] = {}  # rows and logits of the phases just observed
+        self._assessor: Assessor | None = None
 
     async def connect(self) -> Order:
         """Wait for all passive parties and tell them which rows all have in common."""
@@ -151,6 +156,7 @@ class Active(Role):
         """For every batch: embeddings in, loss, gradients out, own step."""
         assert self.share is not None and self.share.labels is not None
         told = time.monotonic()
+        recorded: list[Tensor] = []
         for step, rows in enumerate(drawn):
             own = [self.share.embed(rows, phase, step)] if self.share.inputs else []
             began = time.perf_counter()
@@ -170,11 +176,49 @@ class Active(Role):
                 report.wait_seconds += time.perf_counter() - began
                 rule.step()
             report.correct += int((logits.detach().argmax(dim=1) == labels).sum())
+            if phase.update.observe.record:
+                recorded.append(logits)
             if time.monotonic() - told > PROGRESS_SECONDS:
                 told = time.monotonic()
                 seen = sum(len(rows) for rows in drawn[: step + 1])
                 mean = report.loss_sum / seen
                 await tell(Progress(phase=phase.number, steps=step + 1, of_steps=len(drawn), loss=mean))
+        if recorded:
+            self._recorded[phase.over.set] = torch.cat(drawn), torch.cat(recorded)
+
+    async def find_rows(self, request: Request) -> Tensor:
+        """Find the rows that a request means, and tell every passive party."""
+        assert self.share is not None and self.share.labels is not None
+        labels = self.share.labels[: len(self.order.train)]
+        rows = resolve(request, self.order, labels, self.share.description["classes"]["classes"])
+        for exchange in self.exchanges:
+            await exchange.link.send(
+                Parcel(forget=Forget(rows=rows.tolist())), patience=self.around.federation.deadlines.setup
+            )
+        return rows
+
+    async def settle_dual(self, phase: Phase, rule: DualAscent, report: Report) -> None:
+        """Update the scalar form's Ω and send it to all; or update the own one and hear of the others'."""
+        patience = self.around.federation.deadlines.step
+        if rule.scalar:
+            omega = rule.ascend(unlearning_loss(phase, report))
+            rule.settle(omega)
+            for exchange in self.exchanges:
+                await duals.send_omega(exchange.link, phase, omega, patience=patience)
+        else:
+            rule.settle(None)
+            for exchange in self.exchanges:
+                await duals.receive_summary(exchange.link, phase, rule, patience=patience)
+        if self.account:
+            self.account.add_uncertainty(phase, report, self.ready().classes)
+
+    def assess(self, assess: Assess) -> Assessment:
+        """Turn the predictions recorded since the last time into figures."""
+        self._assessor = self._assessor or Assessor(self.ready())
+        recorded, self._recorded = self._recorded, {}
+        figures = self._assessor.fit_attack(recorded) if assess.fit_attack else {}
+        self.metrics[assess.model] = {**self._assessor.figures(recorded), **figures}
+        return Assessment(figures=self.metrics[assess.model])
 
     async def _collect(self, phase: Phase, step: int, rows: int) -> Sequence[Tensor]:
         """Return every passive party's embedding of one batch."""

@@ -35,7 +35,7 @@ class PlainComparison:
                 raise
             # If the active party hung up on us, it said why before; what follows reads that first.
         order = (await expect(link, "order", patience=patience)).order
-        common = [*order.train, *order.validation, *order.test]
+        common = [*order.train, *order.validation, *order.test, *order.probe]
         if not set(common) <= set(ids) or len(set(common)) != len(common):
             raise PartyError(link.peer, "sent an order of rows with ids twice, or that this party does not hold")
         return order
@@ -50,7 +50,8 @@ class PlainComparison:
             common &= set(offered)
         # Sorted, so that the result does not depend on the order of rows in anybody's file.
         chosen = sorted(common)
-        order = Order(**{name: [one for one in chosen if ids[one] == name] for name in ("train", "validation", "test")})
+        sets = ("train", "validation", "test", "probe")
+        order = Order(**{name: [one for one in chosen if ids[one] == name] for name in sets})
         for name in ("train", "test"):
             if not getattr(order, name):
                 raise DataError(f"of the {len(chosen)} rows that all parties hold, none is for {name}")

@@ -17,12 +17,23 @@ class SampleSets:
     rows: dict["Samples.Set", torch.Tensor]
 
     @classmethod
-    def consecutive(cls, train: int, validation: int, test: int) -> "SampleSets":
-        """Make the sets of an aligned table: training rows first, then validation, then test."""
-        parts = torch.split(torch.arange(train + validation + test), [train, validation, test])
-        sets = dict(zip((Samples.TRAIN, Samples.VALIDATION, Samples.TEST), parts, strict=True))
+    def consecutive(cls, train: int, validation: int, test: int, probe: int = 0) -> "SampleSets":
+        """Make the sets of an aligned table: training rows first, then validation, then test, then probe."""
+        counts = [train, validation, test, probe]
+        parts = torch.split(torch.arange(sum(counts)), counts)
+        sets = dict(zip((Samples.TRAIN, Samples.VALIDATION, Samples.TEST, Samples.PROBE), parts, strict=True))
         # Nobody has asked to be forgotten yet.
         return cls({**sets, Samples.FORGET: torch.arange(0), Samples.REMAINING: parts[0]})
+
+    def forgetting(self, rows: torch.Tensor) -> "SampleSets":
+        """Return the sets once these training rows, in ascending order, are asked to be forgotten."""
+        train = self.rows[Samples.TRAIN]
+        remaining = train[~torch.isin(train, rows)]
+        return SampleSets({**self.rows, Samples.FORGET: rows, Samples.REMAINING: remaining})
+
+    def dropping(self) -> "SampleSets":
+        """Return the sets once the rows to forget are no training rows any more."""
+        return SampleSets({**self.rows, Samples.TRAIN: self.rows[Samples.REMAINING]})
 
 
 def draw(sets: SampleSets, over: Samples, plan: Plan) -> list[torch.Tensor]:
@@ -31,6 +42,8 @@ def draw(sets: SampleSets, over: Samples, plan: Plan) -> list[torch.Tensor]:
     if rows is None or not len(rows):
         name = Samples.Set.Name(over.set) if over.set in Samples.Set.values() else f"unknown set {over.set}"
         raise PartyError("coordinator", f"asked for a phase over {name}, which has no rows")
+    if over.share == 0:
+        return []
     if not 0 < over.share <= 1 or plan.batch_size < 1:
         raise PartyError("coordinator", f"asked for a share of {over.share} in batches of {plan.batch_size}")
     if plan.shuffle or over.share < 1:

@@ -15,7 +15,7 @@ from party.passive import Passive
 from party.role import Role, Surroundings
 from party.settings import PartySettings
 from party.share import own_bottom
-from protos.control_pb2 import DESCRIPTOR, FromCoordinator, FromParty, Hello, Idle, Readings, Saved
+from protos.control_pb2 import DESCRIPTOR, FromCoordinator, FromParty, Hello, Idle, Readings, Saved, TakenBack
 from protos.failure_pb2 import Failure
 from protos.phase_pb2 import Progress
 from settings.federation import Federation
@@ -33,7 +33,7 @@ JOIN = DESCRIPTOR.services_by_name["Control"].methods_by_name["Join"]
 log = logging.getLogger(__name__)
 
 ControlLink = Link[FromParty, FromCoordinator]
-Work = Callable[[FromCoordinator], Awaitable[FromParty]]
+Work = Callable[[ControlLink, FromCoordinator], Awaitable[FromParty]]
 
 
 class Member:
@@ -51,6 +51,19 @@ class Member:
         self._work: asyncio.Task[None] | None = None
         self._welcome = False  # whether the coordinator has let this party in
         self._busy = False  # from a request until its answer goes out
+        # What the coordinator may ask for, one thing at a time.
+        self._works: dict[str, Work] = {
+            "setup": self._setup,
+            "request": self._request,
+            "drop": self._drop,
+            "restart": self._restart,
+            "phase": self._phase,
+            "take_back": self._take_back,
+            "assess": self._assess,
+            "save": self._save,
+            "attest": self._attest,
+            "collect": self._collect,
+        }
 
     async def live(self) -> None:
         """Serve the coordinator; when the connection is lost, try to join again for as long as the deadline allows."""
@@ -125,7 +138,7 @@ class Member:
                     log.warning("job given up: %s", message.dismiss.reason)
                 await self._dismiss()
                 await link.send(FromParty(idle=Idle()))
-            case "setup" | "phase" | "save" | "collect" as asked:
+            case asked if asked in self._works:
                 if self._busy:
                     raise PartyError(COORDINATOR, f"sent {asked} before the last request was answered")
                 if self._work:
@@ -137,14 +150,8 @@ class Member:
 
     async def _answer(self, link: ControlLink, asked: str, message: FromCoordinator) -> None:
         """Do one thing that was asked for and say how it went."""
-        work: dict[str, Work] = {
-            "setup": self._setup,
-            "phase": lambda message: self._phase(link, message),
-            "save": self._save,
-            "collect": self._collect,
-        }
         try:
-            answer = await work[asked](message)
+            answer = await self._works[asked](link, message)
         except FedoraError as error:
             log.error("%s", error)
             answer = FromParty(failure=to_failure(error, reporter=self._around.settings.name))
@@ -156,7 +163,7 @@ class Member:
         self._busy = False
         await link.send(answer)
 
-    async def _setup(self, message: FromCoordinator) -> FromParty:
+    async def _setup(self, _: ControlLink, message: FromCoordinator) -> FromParty:
         if self._role:
             raise PartyError(COORDINATOR, "sent a new job before the last one was dismissed")
         self._role = (
@@ -173,17 +180,37 @@ class Member:
         self._around.meter.enter(message.phase.name, message.phase.round)
         return FromParty(report=await self._in_job().run(message.phase, tell))
 
-    async def _save(self, message: FromCoordinator) -> FromParty:
-        share = self._in_job().share
-        if share is None:
-            raise PartyError(COORDINATOR, "asked to save before the job was set up")
+    async def _request(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+        return FromParty(accepted=await self._in_job().request(message.request))
+
+    async def _drop(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+        return FromParty(dropped=self._in_job().drop())
+
+    async def _restart(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+        return FromParty(restarted=self._in_job().restart(message.restart))
+
+    async def _take_back(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+        self._in_job().ready().take_back()
+        return FromParty(taken_back=TakenBack())
+
+    async def _assess(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+        role = self._in_job()
+        if not isinstance(role, Active):
+            raise PartyError(COORDINATOR, "asked a party without labels for figures")
+        return FromParty(assessment=role.assess(message.assess))
+
+    async def _save(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+        share = self._in_job().ready()
         path = self._around.settings.model_path(message.save.name)
         try:
             return FromParty(saved=Saved(name=message.save.name, sha256=share.save(path, message.save.identity)))
         except OSError as error:
             raise PartyError(self._around.settings.name, f"cannot write {path}: {error.strerror}") from None
 
-    async def _collect(self, message: FromCoordinator) -> FromParty:
+    async def _attest(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+        return FromParty(statement=self._in_job().attest(message.attest))
+
+    async def _collect(self, _: ControlLink, message: FromCoordinator) -> FromParty:
         return FromParty(readings=Readings(readings=self._around.meter.close()))
 
     def _in_job(self) -> Role:

@@ -6,9 +6,12 @@ import grpc
 import torch
 from torch import Tensor
 
-from party.exchange import ExchangeLink, TensorExchange
+from party import duals
+from party.exchange import ExchangeLink, TensorExchange, expect
+from party.request import check_rows
 from party.role import Role, Tell
-from party.updates import Rule
+from party.updates import DualAscent, Rule
+from protos.control_pb2 import Request
 from protos.exchange_pb2 import DESCRIPTOR, Greeting, Order, Parcel
 from protos.meter_pb2 import Kind
 from protos.phase_pb2 import Phase, Report
@@ -75,6 +78,21 @@ class Passive(Role):
         while unanswered:
             await absorb()
         report.wait_seconds = exchange.waited
+
+    async def find_rows(self, request: Request) -> Tensor:
+        """Learn from the active party which rows a request means."""
+        (exchange,) = self.exchanges
+        parcel = await expect(exchange.link, "forget", patience=self.around.federation.deadlines.setup)
+        return check_rows(list(parcel.forget.rows), len(self.order.train), sender=exchange.link.peer)
+
+    async def settle_dual(self, phase: Phase, rule: DualAscent, report: Report) -> None:
+        """Take over the scalar form's Ω; or update the own one and tell a summary of it."""
+        (exchange,) = self.exchanges
+        patience = self.around.federation.deadlines.step
+        if rule.scalar:
+            rule.settle(await duals.receive_omega(exchange.link, phase, patience=patience))
+        else:
+            await duals.send_summary(exchange.link, phase, rule, rule.settle(None), patience=patience)
 
     async def close(self) -> None:
         """Hang up."""

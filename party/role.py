@@ -11,20 +11,23 @@ import torch
 from torch import Tensor
 
 from party import batches, share
+from party.account import Account
 from party.alignment import Alignment, PlainComparison
 from party.data.records import Records
 from party.exchange import TensorExchange
 from party.settings import PartySettings
 from party.share import Share
-from party.updates import Rule, rule_for
-from protos.control_pb2 import Ready, Setup
+from party.statement import commit, sign_statement, statement
+from party.updates import DualAscent, Rule, rule_for
+from protos.control_pb2 import Accepted, Attest, Dropped, Ready, Request, Restart, Restarted, Setup, Statement
 from protos.exchange_pb2 import Order
-from protos.phase_pb2 import Phase, Progress, Report
+from protos.phase_pb2 import Phase, Progress, Report, Samples
 from settings.federation import Federation
 from settings.files import parse
 from settings.model import Model
 from wire.errors import DataError, PartyError
 from wire.meter import Meter
+from wire.signing import SigningKey
 
 Tell = Callable[[Progress], Awaitable[None]]
 
@@ -46,6 +49,9 @@ class Role(ABC):
         self.around, self.job = around, setup
         self.alignment: Alignment = PlainComparison()
         self.share: Share | None = None
+        self.order = Order()
+        self.account: Account | None = None  # from the moment rows are dropped
+        self.metrics: dict[str, dict[str, float]] = {}  # active party: figures by model
         self.exchanges: list[TensorExchange] = []
 
     @abstractmethod
@@ -57,34 +63,37 @@ class Role(ABC):
         """Run the batches of a phase and add to the report."""
 
     @abstractmethod
+    async def find_rows(self, request: Request) -> Tensor:
+        """Return the rows that a request means, the same at all parties."""
+
+    @abstractmethod
+    async def settle_dual(self, phase: Phase, rule: DualAscent, report: Report) -> None:
+        """End an unlearning phase: update the dual variable and tell the other side what it must know of it."""
+
+    @abstractmethod
     async def close(self) -> None:
         """Leave the job: close streams, forget its state."""
 
     async def prepare(self) -> Ready:
         """Join the rows and make the networks."""
-        order = await self.connect()
+        order = self.order = await self.connect()
         settings, setup = self.around.settings, self.job
         model = parse(setup.model, Model, origin="model") if setup.model else None
-        active = settings.name == self.around.federation.active.name
-        # The coordinator's order counts, whatever the order in this party's copy of the federation file.
-        passive = list(setup.passive)
-        place = len(passive) if active else passive.index(settings.name)
+        passive = list(setup.passive) if self._is_active else None
         _check_writable(settings.models)
         if setup.load:
             path = settings.model_path(setup.load)
-            made = share.reload(
-                self.around.records, order, path, place=place, wanted=model, passive=passive if active else None
-            )
+            made = share.reload(self.around.records, order, path, place=self._place, wanted=model, passive=passive)
         else:
             made = share.assemble(
                 self.around.records,
                 order,
                 party=settings.name,
-                place=place,
+                place=self._place,
                 seed=setup.seed,
                 model=model or Model(),
                 own_bottom=settings.model,
-                passive=passive if active else None,
+                passive=passive,
             )
         self.share = made
         for exchange in self.exchanges:
@@ -96,28 +105,102 @@ class Role(ABC):
             train=len(order.train),
             validation=len(order.validation),
             test=len(order.test),
+            probe=len(order.probe),
             classes=made.classes,
             features=made.inputs is not None,
             identity=made.description.get("identity", "") if setup.load else "",
         )
 
+    @property
+    def _is_active(self) -> bool:
+        return self.around.settings.name == self.around.federation.active.name
+
+    @property
+    def _place(self) -> int:
+        """The place among the bottom models; the active party's is last."""
+        # The coordinator's order counts, whatever the order in this party's copy of the federation file.
+        passive = list(self.job.passive)
+        return len(passive) if self._is_active else passive.index(self.around.settings.name)
+
+    def ready(self) -> Share:
+        """Return the share of a job that has been set up."""
+        if self.share is None:
+            raise PartyError("coordinator", "asked for work before the job was set up")
+        return self.share
+
+    async def request(self, request: Request) -> Accepted:
+        """Find the rows to forget, but go on as before until they are dropped."""
+        share = self.ready()
+        rows = await self.find_rows(request)
+        share.sets = share.sets.forgetting(rows)
+        return Accepted(rows=len(rows), remaining=len(share.sets.rows[Samples.REMAINING]))
+
+    def drop(self) -> Dropped:
+        """Take the rows to forget out of the training rows; the model as it is now is Θ_init."""
+        share = self.ready()
+        forget, remaining = (share.sets.rows[which] for which in (Samples.FORGET, Samples.REMAINING))
+        if not len(forget):
+            raise PartyError("coordinator", "asked to drop rows before a request named any")
+        settings, dropped = self.around.settings, Dropped(rows=len(forget), remaining=len(remaining))
+        ids = [self.order.train[row] for row in forget.tolist()]
+        self.account = Account(dropped, commit(settings.keys, job=self.job.job, party=settings.name, ids=ids))
+        share.sets = share.sets.dropping()
+        share.begin()
+        return dropped
+
+    def restart(self, restart: Restart) -> Restarted:
+        """Go on from a saved model, or from fresh parameters."""
+        share = self.ready()
+        path = self.around.settings.model_path(restart.load) if restart.load else None
+        share.restart(path, place=self._place, seed=restart.seed)
+        return Restarted(identity=share.description.get("identity", ""))
+
+    def attest(self, attest: Attest) -> Statement:
+        """Sign what this party can say of the unlearning."""
+        settings, account = self.around.settings, self.account
+        if account is None:
+            raise PartyError("coordinator", "asked for a statement before rows were dropped")
+        content = statement(
+            job=self.job.job,
+            party=settings.name,
+            role="active" if self._is_active else "passive",
+            commitment=account.commitment,
+            dropped=account.dropped.rows,
+            remaining=account.dropped.remaining,
+            phases=account.phases,
+            before=settings.model_path(attest.before),
+            after=settings.model_path(attest.after),
+            change_squared=account.moved_squared,
+            dual=account.dual,
+            residual_squared=account.residual_squared,
+            residual_rows=account.residual_rows,
+            uncertainty=account.uncertainty,
+            metrics=self.metrics or None,
+        )
+        return sign_statement(content, SigningKey.load_or_make(settings.keys))
+
     async def run(self, phase: Phase, tell: Tell) -> Report:
         """Run one phase and report on it."""
-        if self.share is None:
-            raise PartyError("coordinator", "sent a phase before the job was set up")
+        share = self.ready()
         began = time.perf_counter()
-        drawn = batches.draw(self.share.sets, phase.over, phase.plan)
-        rule = rule_for(phase.update, self.share.networks.parameters(), self.share.memory)
-        self.share.networks.train(phase.train_mode)
-        before = self.share.snapshot() if rule.needs_gradients else []
+        drawn = batches.draw(share.sets, phase.over, phase.plan)
+        if phase.mark:
+            share.mark()
+        rule = rule_for(phase.update, share.networks.parameters(), share.memory)
+        share.networks.train(phase.train_mode)
+        before = [] if rule.standing else share.snapshot()
         for exchange in self.exchanges:
             exchange.waited = 0.0
         report = Report(phase=phase.number, rows=sum(len(rows) for rows in drawn), steps=len(drawn))
         with torch.set_grad_enabled(rule.needs_gradients):
             await self.run_batches(phase, rule, drawn, report, tell)
+        if isinstance(rule, DualAscent):
+            await self.settle_dual(phase, rule, report)
         report.figures.update(rule.finish())
         if before:
-            report.change_squared = self.share.change_squared(before)
+            report.change_squared = share.change_squared(before)
+        if self.account:
+            self.account.add(phase, rule, report)
         report.compute_seconds = max(0.0, time.perf_counter() - began - report.wait_seconds)
         return report
 

@@ -2,15 +2,24 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from party.data.settings import DataSettings
 from settings.federation import Address, Federation, Name, load_federation
 from settings.files import Settings, load
 from settings.model import MODEL_NAME
 from wire.errors import PartyError, SettingsError
+
+
+class PrivacySettings(Settings):
+    """Noise on every row this party sends: embeddings, or gradients if it is the active one. See docs/privacy.md."""
+
+    noise: Annotated[float, Field(ge=0)]  # standard deviation of the noise on every value
+    clip: PositiveFloat | None = 1.0  # largest L2 norm of a row; null: rows stay as they are, and no ε can be stated
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5  # the δ for which ε is stated
+    seed: int | None = None  # for experiments that are to be repeatable; null: the operating system's entropy
 
 
 class PartySettings(Settings):
@@ -20,8 +29,10 @@ class PartySettings(Settings):
     federation: Path
     data: DataSettings
     models: Path = Path("models")  # folder where trained models are kept, one file per name
+    keys: Path = Path("keys")  # folder of what only this party may read: its signing key, the requests it was sent
     model: dict[str, Any] | None = None  # this party's own bottom model, in place of the job's: {bottom: ..., ...}
     threads: PositiveInt | None = None  # compute threads; all cores unless told
+    privacy: PrivacySettings | None = None  # noise on what this party sends; none unless told
     listen: Address | None = None  # active party: where to listen, when that differs from the federation's address
 
     def model_path(self, name: str) -> Path:
@@ -36,7 +47,7 @@ def load_party(path: Path) -> tuple[PartySettings, Federation]:
     settings = load(path, PartySettings)
     folder = path.parent
     data = settings.data.model_copy(update={"path": folder / settings.data.path})
-    places = {"federation": folder / settings.federation, "models": folder / settings.models, "data": data}
+    places = {name: folder / getattr(settings, name) for name in ("federation", "models", "keys")} | {"data": data}
     settings = settings.model_copy(update=places)
     federation = load_federation(settings.federation)
     if settings.name not in federation.parties:

@@ -1,5 +1,6 @@
 """One party's share of a job: its aligned rows, its networks, what its update rules remember, and how they are kept."""
 
+import copy
 import json
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -22,10 +23,18 @@ from protos.exchange_pb2 import Order
 from protos.phase_pb2 import Phase
 from settings.model import Model
 from settings.storage import write_atomically
-from wire.errors import DataError, SettingsError
+from wire.errors import DataError, PartyError, SettingsError
 from wire.seeds import derive
 
 FORMAT = "fedora-model-1"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """All state of a share that phases change, as it was at one moment."""
+
+    networks: dict[str, Tensor]
+    kept: dict[str, Any]
 
 
 @dataclass
@@ -38,7 +47,9 @@ class Share:
     labels: Tensor | None
     sets: SampleSets
     description: dict[str, Any]  # stored with the networks: all that is needed to use them again
+    truth: Tensor | None = None  # the true classes, where labels were changed on purpose
     memory: Memory = field(default_factory=Memory)
+    _mark: Mark | None = None
 
     def embed(self, rows: Tensor, phase: Phase, step: int) -> Tensor:
         """Return h_i = φ_i(A_i; θ_i) for some rows."""
@@ -67,6 +78,36 @@ class Share:
         """Return ‖θ − θ_before‖², in double precision."""
         pairs = zip(self.networks.parameters(), before, strict=True)
         return sum(float((now.detach().double() - then.double()).square().sum()) for now, then in pairs)
+
+    def mark(self) -> None:
+        """Remember the state as it is now."""
+        self._mark = Mark(copy.deepcopy(dict(self.networks.state_dict())), copy.deepcopy(self.memory.kept))
+
+    def take_back(self) -> None:
+        """Return to the state that was last marked."""
+        if self._mark is None:
+            raise PartyError("coordinator", "asked to take back a phase where none was marked")
+        self.networks.load_state_dict(self._mark.networks)
+        self.memory.kept = copy.deepcopy(self._mark.kept)
+
+    def begin(self) -> None:
+        """Take the parameters as they are for θ_init, and forget what update rules remember."""
+        self.memory, self._mark = Memory(initial=self.snapshot()), None
+
+    def restart(self, path: Path | None, *, place: int, seed: int) -> None:
+        """Go on from a saved model, or from fresh parameters."""
+        if path is None:
+            self.networks = self._fresh_networks(place, seed)
+            self.description.pop("identity", None)
+        else:
+            description, values = _read_model(path)
+            _fill(self.networks, values, path)
+            self.description = description
+        self.begin()
+
+    def _fresh_networks(self, place: int, seed: int) -> nn.ModuleDict:
+        shape = self.inputs.shape if self.inputs else None
+        return _networks(self.description, shape, place=place, seed=seed)
 
     def save(self, path: Path, identity: str) -> str:
         """Write the networks and their description; return the file's SHA-256."""
@@ -97,7 +138,8 @@ def assemble(
         description["encoding"] = learn(aligned.features, train).to_json()
     if passive is not None:
         assert aligned.labels is not None
-        description["classes"] = LabelEncoding.learn(aligned.labels, origin=aligned.origin).to_json()
+        named = [*aligned.labels, *(aligned.truth or [])]
+        description["classes"] = LabelEncoding.learn(named, origin=aligned.origin).to_json()
         description["passive"] = passive
     return _build(aligned, sets, description, place=place, seed=seed)
 
@@ -106,6 +148,21 @@ def reload(
     records: Records, order: Order, path: Path, *, place: int, wanted: Model | None, passive: list[str] | None
 ) -> Share:
     """Make a party's share from a saved model; it must be the model the job describes, if the job describes one."""
+    description, values = _read_model(path)
+    if wanted is not None and wanted != Model.model_validate(description["model"]):
+        kept = description["model"]
+        raise SettingsError(f"model: differs from the saved model, which is {kept}: leave the section out to use that")
+    if passive != description.get("passive"):
+        trained, now = (", ".join(names or ["nobody"]) for names in (description.get("passive"), passive))
+        raise DataError(f"{path}: was trained with passive parties {trained}, in this order; now there are {now}")
+    aligned, sets = _align(records, order)
+    share = _build(aligned, sets, description, place=place, seed=0)
+    _fill(share.networks, values, path)
+    return share
+
+
+def _read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return a saved model's description and parameters."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -116,49 +173,57 @@ def reload(
         raise DataError(f"{path}: is not a model that can be loaded: {error}") from None
     if FORMAT not in metadata:
         raise DataError(f"{path}: is not a model of this software ({FORMAT})")
-    description = json.loads(metadata[FORMAT])
-    if wanted is not None and wanted != Model.model_validate(description["model"]):
-        kept = description["model"]
-        raise SettingsError(f"model: differs from the saved model, which is {kept}: leave the section out to use that")
-    if passive != description.get("passive"):
-        trained, now = (", ".join(names or ["nobody"]) for names in (description.get("passive"), passive))
-        raise DataError(f"{path}: was trained with passive parties {trained}, in this order; now there are {now}")
-    aligned, sets = _align(records, order)
-    share = _build(aligned, sets, description, place=place, seed=0)
+    return json.loads(metadata[FORMAT]), values
+
+
+def _fill(networks: nn.ModuleDict, values: dict[str, Tensor], path: Path) -> None:
+    """Put saved parameters into networks."""
     try:
-        share.networks.load_state_dict(values)
+        networks.load_state_dict(values)
     except RuntimeError:
         raise DataError(f"{path}: its parameters do not fit its own description") from None
-    return share
 
 
 def _align(records: Records, order: Order) -> tuple[Records, SampleSets]:
     """Put the party's own rows into the common order."""
     where = {one: row for row, one in enumerate(records.ids)}
-    rows = np.array([where[one] for one in (*order.train, *order.validation, *order.test)])
-    return records.select(rows), SampleSets.consecutive(len(order.train), len(order.validation), len(order.test))
+    parts = (order.train, order.validation, order.test, order.probe)
+    rows = np.array([where[one] for part in parts for one in part])
+    return records.select(rows), SampleSets.consecutive(*(len(part) for part in parts))
 
 
 def _build(aligned: Records, sets: SampleSets, description: dict[str, Any], *, place: int, seed: int) -> Share:
     """Encode the rows and make the networks that a description tells of."""
-    model = Model.model_validate(description["model"])
-    networks = nn.ModuleDict()
-    inputs = labels = None
+    inputs = labels = truth = None
     if "encoding" in description:
         encoding: Encoding = from_json(description["encoding"])
         if aligned.features is None:
             raise DataError(f"{aligned.origin}: has no features, but the saved model was trained with some")
         inputs = encoding.apply(aligned.features)
-        networks["bottom"] = _bottom(model, description["own_bottom"], inputs.shape, derive(seed, "bottom", place))
     if "classes" in description:
         classes = LabelEncoding.from_json(description["classes"])
         assert aligned.labels is not None
         labels = torch.from_numpy(classes.apply(aligned.labels, origin=aligned.origin))
+        if aligned.truth is not None:
+            truth = torch.from_numpy(classes.apply(aligned.truth, origin=aligned.origin))
+    networks = _networks(description, inputs.shape if inputs else None, place=place, seed=seed)
+    return Share(Model.model_validate(description["model"]), networks, inputs, labels, sets, description, truth)
+
+
+def _networks(description: dict[str, Any], shape: tuple[int, ...] | None, *, place: int, seed: int) -> nn.ModuleDict:
+    """Make the networks that a description tells of, with fresh parameters."""
+    model = Model.model_validate(description["model"])
+    networks = nn.ModuleDict()
+    if shape is not None:
+        networks["bottom"] = _bottom(model, description["own_bottom"], shape, derive(seed, "bottom", place))
+    if "classes" in description:
         members = len(description["passive"]) + ("bottom" in networks)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive(seed, "top"))
-            networks["top"] = models.mlp.top(members * model.embedding, model.top, len(classes.classes))
-    return Share(model, networks, inputs, labels, sets, description)
+            networks["top"] = models.mlp.top(
+                members * model.embedding, model.top, len(description["classes"]["classes"])
+            )
+    return networks
 
 
 def own_bottom(own: dict[str, Any], *, default: str) -> models.Bottom:

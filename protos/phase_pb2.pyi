@@ -17,12 +17,14 @@ class Samples(_message.Message):
         TEST: _ClassVar[Samples.Set]
         FORGET: _ClassVar[Samples.Set]
         REMAINING: _ClassVar[Samples.Set]
+        PROBE: _ClassVar[Samples.Set]
     SET_UNSPECIFIED: Samples.Set
     TRAIN: Samples.Set
     VALIDATION: Samples.Set
     TEST: Samples.Set
     FORGET: Samples.Set
     REMAINING: Samples.Set
+    PROBE: Samples.Set
     SET_FIELD_NUMBER: _ClassVar[int]
     SHARE_FIELD_NUMBER: _ClassVar[int]
     set: Samples.Set
@@ -68,8 +70,10 @@ class Loss(_message.Message):
     def __init__(self, cross_entropy: _Optional[_Union[CrossEntropy, _Mapping]] = ..., uncertainty: _Optional[_Union[Uncertainty, _Mapping]] = ..., reduction: _Optional[_Union[Loss.Reduction, str]] = ...) -> None: ...
 
 class Observe(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("record",)
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    record: bool
+    def __init__(self, record: _Optional[bool] = ...) -> None: ...
 
 class Sgd(_message.Message):
     __slots__ = ("lr", "momentum", "weight_decay", "nesterov")
@@ -97,17 +101,61 @@ class Adam(_message.Message):
     weight_decay: float
     def __init__(self, lr: _Optional[float] = ..., beta1: _Optional[float] = ..., beta2: _Optional[float] = ..., epsilon: _Optional[float] = ..., weight_decay: _Optional[float] = ...) -> None: ...
 
+class DualAscent(_message.Message):
+    __slots__ = ("form", "sigma", "gamma", "normalised", "audit")
+    class Form(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        PARAMETERWISE: _ClassVar[DualAscent.Form]
+        SCALAR: _ClassVar[DualAscent.Form]
+    PARAMETERWISE: DualAscent.Form
+    SCALAR: DualAscent.Form
+    FORM_FIELD_NUMBER: _ClassVar[int]
+    SIGMA_FIELD_NUMBER: _ClassVar[int]
+    GAMMA_FIELD_NUMBER: _ClassVar[int]
+    NORMALISED_FIELD_NUMBER: _ClassVar[int]
+    AUDIT_FIELD_NUMBER: _ClassVar[int]
+    form: DualAscent.Form
+    sigma: float
+    gamma: float
+    normalised: bool
+    audit: bool
+    def __init__(self, form: _Optional[_Union[DualAscent.Form, str]] = ..., sigma: _Optional[float] = ..., gamma: _Optional[float] = ..., normalised: _Optional[bool] = ..., audit: _Optional[bool] = ...) -> None: ...
+
+class PrimalDescent(_message.Message):
+    __slots__ = ("sgd", "adam", "rho", "push_rate")
+    SGD_FIELD_NUMBER: _ClassVar[int]
+    ADAM_FIELD_NUMBER: _ClassVar[int]
+    RHO_FIELD_NUMBER: _ClassVar[int]
+    PUSH_RATE_FIELD_NUMBER: _ClassVar[int]
+    sgd: Sgd
+    adam: Adam
+    rho: float
+    push_rate: float
+    def __init__(self, sgd: _Optional[_Union[Sgd, _Mapping]] = ..., adam: _Optional[_Union[Adam, _Mapping]] = ..., rho: _Optional[float] = ..., push_rate: _Optional[float] = ...) -> None: ...
+
+class Residual(_message.Message):
+    __slots__ = ("rho",)
+    RHO_FIELD_NUMBER: _ClassVar[int]
+    rho: float
+    def __init__(self, rho: _Optional[float] = ...) -> None: ...
+
 class Update(_message.Message):
-    __slots__ = ("observe", "sgd", "adam", "fresh")
+    __slots__ = ("observe", "sgd", "adam", "dual_ascent", "primal_descent", "residual", "fresh")
     OBSERVE_FIELD_NUMBER: _ClassVar[int]
     SGD_FIELD_NUMBER: _ClassVar[int]
     ADAM_FIELD_NUMBER: _ClassVar[int]
+    DUAL_ASCENT_FIELD_NUMBER: _ClassVar[int]
+    PRIMAL_DESCENT_FIELD_NUMBER: _ClassVar[int]
+    RESIDUAL_FIELD_NUMBER: _ClassVar[int]
     FRESH_FIELD_NUMBER: _ClassVar[int]
     observe: Observe
     sgd: Sgd
     adam: Adam
+    dual_ascent: DualAscent
+    primal_descent: PrimalDescent
+    residual: Residual
     fresh: bool
-    def __init__(self, observe: _Optional[_Union[Observe, _Mapping]] = ..., sgd: _Optional[_Union[Sgd, _Mapping]] = ..., adam: _Optional[_Union[Adam, _Mapping]] = ..., fresh: _Optional[bool] = ...) -> None: ...
+    def __init__(self, observe: _Optional[_Union[Observe, _Mapping]] = ..., sgd: _Optional[_Union[Sgd, _Mapping]] = ..., adam: _Optional[_Union[Adam, _Mapping]] = ..., dual_ascent: _Optional[_Union[DualAscent, _Mapping]] = ..., primal_descent: _Optional[_Union[PrimalDescent, _Mapping]] = ..., residual: _Optional[_Union[Residual, _Mapping]] = ..., fresh: _Optional[bool] = ...) -> None: ...
 
 class Augmentation(_message.Message):
     __slots__ = ("flip", "shift")
@@ -118,7 +166,7 @@ class Augmentation(_message.Message):
     def __init__(self, flip: _Optional[bool] = ..., shift: _Optional[int] = ...) -> None: ...
 
 class Phase(_message.Message):
-    __slots__ = ("number", "name", "round", "over", "plan", "loss", "update", "train_mode", "augmentation")
+    __slots__ = ("number", "name", "round", "over", "plan", "loss", "update", "train_mode", "augmentation", "mark")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -128,6 +176,7 @@ class Phase(_message.Message):
     UPDATE_FIELD_NUMBER: _ClassVar[int]
     TRAIN_MODE_FIELD_NUMBER: _ClassVar[int]
     AUGMENTATION_FIELD_NUMBER: _ClassVar[int]
+    MARK_FIELD_NUMBER: _ClassVar[int]
     number: int
     name: str
     round: int
@@ -137,7 +186,8 @@ class Phase(_message.Message):
     update: Update
     train_mode: bool
     augmentation: Augmentation
-    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., round: _Optional[int] = ..., over: _Optional[_Union[Samples, _Mapping]] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., train_mode: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ...) -> None: ...
+    mark: bool
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., round: _Optional[int] = ..., over: _Optional[_Union[Samples, _Mapping]] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., train_mode: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ..., mark: _Optional[bool] = ...) -> None: ...
 
 class Report(_message.Message):
     __slots__ = ("phase", "rows", "steps", "change_squared", "compute_seconds", "wait_seconds", "loss_sum", "correct", "figures")

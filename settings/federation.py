@@ -8,6 +8,8 @@ from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
 from settings.files import Settings, load
 from wire.errors import SettingsError
+from wire.protocol import COORDINATOR
+from wire.signing import is_public_key
 
 
 def _checked_name(name: str) -> str:
@@ -31,8 +33,15 @@ def check_address(address: str) -> None:
         raise SettingsError(f"--coordinator: {error}") from None
 
 
+def _checked_key(key: str) -> str:
+    if not is_public_key(key):
+        raise ValueError(f"{key!r} is not a public key: write an Ed25519 key's 64 hexadecimal digits in lower case")
+    return key
+
+
 Name = Annotated[str, AfterValidator(_checked_name)]
 Address = Annotated[str, AfterValidator(_checked_address)]
+PublicKey = Annotated[str, AfterValidator(_checked_key)]
 
 
 class Coordinator(Settings):
@@ -64,6 +73,7 @@ class Federation(Settings):
     active: Active
     passive: list[Name] = Field(min_length=1, max_length=32)
     deadlines: Deadlines = Deadlines()
+    keys: dict[str, PublicKey] = Field(default={})  # by member: the key that its signatures are checked with
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
@@ -71,6 +81,16 @@ class Federation(Settings):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"the name {name!r} is given to two parties")
+        return self
+
+    @model_validator(mode="after")
+    def _keys_of_members(self) -> Self:
+        members = [COORDINATOR, *self.parties]
+        for name, key in self.keys.items():
+            if name not in members:
+                raise ValueError(f"keys: {name!r} is not a member of this federation: {', '.join(members)}")
+            if sharing := [other for other in self.keys if other != name and self.keys[other] == key]:
+                raise ValueError(f"keys: {name} and {sharing[0]} have the same key; every member has its own")
         return self
 
     @property

@@ -53,7 +53,7 @@ def pixels_of(records: Records) -> "np.ndarray[Any, np.dtype[np.uint8]]":
 
 @pytest.fixture(scope="module")
 def income(tmp_path_factory: pytest.TempPathFactory) -> dict[str, DataFile]:
-    return cut(source(source="income"), tmp_path_factory.mktemp("income"), seed=0)
+    return cut(source(source="income"), tmp_path_factory.mktemp("income"), seed=0).files
 
 
 # Income
@@ -93,7 +93,7 @@ def test_income_columns_are_where_the_specification_has_them(income: dict[str, D
 
 def test_income_as_parquet_holds_the_same(income: dict[str, DataFile], tmp_path: Path) -> None:
     as_csv = read_all(income)
-    as_parquet = read_all(cut(source(source="income", format="parquet"), tmp_path, seed=0))
+    as_parquet = read_all(cut(source(source="income", format="parquet"), tmp_path, seed=0).files)
     for name, records in as_csv.items():
         other = as_parquet[name]
         assert (records.ids, records.labels, records.split) == (other.ids, other.labels, other.split)
@@ -107,7 +107,7 @@ def test_income_as_parquet_holds_the_same(income: dict[str, DataFile], tmp_path:
 
 @pytest.mark.parametrize("parties", [1, 3, 10])
 def test_income_columns_are_shared_evenly_and_in_order(tmp_path: Path, parties: int) -> None:
-    files = cut(source(source="income", parties=parties, active_features=False, limit=10), tmp_path, seed=0)
+    files = cut(source(source="income", parties=parties, active_features=False, limit=10), tmp_path, seed=0).files
     assert files["active"].columns == ("id", "label", "split")
     shares = [list(file.columns[1:]) for name, file in files.items() if name != "active"]
     assert len(shares) == parties
@@ -123,7 +123,7 @@ def test_income_columns_are_shared_evenly_and_in_order(tmp_path: Path, parties: 
 
 
 def test_each_party_drops_and_shuffles_rows_of_its_own(tmp_path: Path) -> None:
-    files = cut(source(source="income", drop=0.25, shuffle=True, limit=719), tmp_path, seed=3)
+    files = cut(source(source="income", drop=0.25, shuffle=True, limit=719), tmp_path, seed=3).files
     records = read_all(files)
     sets = [set(one.ids) for one in records.values()]
     assert [len(one) for one in sets] == [12750] * 3  # of 17,000
@@ -135,7 +135,7 @@ def test_each_party_drops_and_shuffles_rows_of_its_own(tmp_path: Path) -> None:
 
 def test_rows_stay_whole_when_they_are_dropped_and_shuffled(income: dict[str, DataFile], tmp_path: Path) -> None:
     whole = read_all(income)
-    for name, some in read_all(cut(source(source="income", drop=0.5, shuffle=True), tmp_path, seed=1)).items():
+    for name, some in read_all(cut(source(source="income", drop=0.5, shuffle=True), tmp_path, seed=1).files).items():
         place = {identity: row for row, identity in enumerate(whole[name].ids)}
         expected = whole[name].select(np.array([place[identity] for identity in some.ids]))
         assert (some.labels, some.split) == (expected.labels, expected.split)
@@ -146,7 +146,7 @@ def test_rows_stay_whole_when_they_are_dropped_and_shuffled(income: dict[str, Da
 
 
 def test_a_limit_takes_training_rows_only(tmp_path: Path) -> None:
-    active = read_all(cut(source(source="income", limit=100), tmp_path, seed=0))["active"]
+    active = read_all(cut(source(source="income", limit=100), tmp_path, seed=0).files)["active"]
     assert active.split is not None
     assert (active.split.count("train"), active.split.count("test")) == (100, 16281)
     assert active.ids == sorted(active.ids, key=lambda name: (name.startswith("test"), name))
@@ -158,7 +158,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_does_not(tmp_path: Path,
     content: dict[str, Any] = {"source": "digits"} if kind == "npz" else {"source": "income", "format": kind}
     data = source(**content, drop=0.5, shuffle=True, limit=500)
     first, again, other = (
-        {name: file.path.read_bytes() for name, file in cut(data, tmp_path / folder, seed=seed).items()}
+        {name: file.path.read_bytes() for name, file in cut(data, tmp_path / folder, seed=seed).files.items()}
         for folder, seed in (("first", 7), ("again", 7), ("other", 8))
     )
     assert first == again
@@ -197,7 +197,7 @@ def test_image_stripes_reassemble_into_the_images(
 ) -> None:
     arrays = medmnist(tmp_path / "set.npz", channels=channels, val=val, flat=val)
     data = source(source="npz", path=tmp_path / "set.npz", parties=3, active_features=active_features)
-    files = cut(data, tmp_path / "cut", seed=0)
+    files = cut(data, tmp_path / "cut", seed=0).files
     records = read_all(files)
     parts = ["train", "val", "test"] if val else ["train", "test"]
     whole = np.concatenate([arrays[f"{part}_images"] for part in parts])
@@ -215,7 +215,7 @@ def test_image_stripes_reassemble_into_the_images(
 
 
 def test_digits_are_cut_and_split(tmp_path: Path) -> None:
-    records = read_all(cut(source(source="digits"), tmp_path, seed=0))
+    records = read_all(cut(source(source="digits"), tmp_path, seed=0).files)
     active = records["active"]
     assert active.features is None
     assert active.split is not None
@@ -254,7 +254,7 @@ def test_a_users_table_is_cut_by_columns(tmp_path: Path, table: Path, form: str,
         active_features=active_features,
         test_fraction=0.4,
     )
-    files = cut(data, tmp_path / "cut", seed=0)
+    files = cut(data, tmp_path / "cut", seed=0).files
     records = read_all(files)
     assert files["passive-1"].path.suffix == f".{form}"
     columns = [columns_of(one) for one in records.values()]
@@ -278,7 +278,7 @@ def test_columns_can_be_given_by_party(tmp_path: Path, table: Path) -> None:
     columns = {"passive-1": ["job"], "passive-2": ["when", "age"], "passive-3": ["paid"], "active": ["zip"]}
     data = source(source="csv", path=table, id="key", label="y", columns=columns)
     assert data.parties == 3
-    records = read_all(cut(data, tmp_path / "cut", seed=0))
+    records = read_all(cut(data, tmp_path / "cut", seed=0).files)
     assert {name: sorted(columns_of(one)) for name, one in records.items()} == {
         name: sorted(given) for name, given in columns.items()
     }
@@ -286,7 +286,7 @@ def test_columns_can_be_given_by_party(tmp_path: Path, table: Path) -> None:
 
 def test_rows_without_ids_are_numbered_and_ignored_columns_stay_behind(tmp_path: Path, table: Path) -> None:
     data = source(source="csv", path=table, label="y", ignore=["key", "zip"], parties=1)
-    records = read_all(cut(data, tmp_path / "cut", seed=0))
+    records = read_all(cut(data, tmp_path / "cut", seed=0).files)
     assert records["active"].ids[:2] == ["row-000001", "row-000002"]
     assert sorted(columns_of(records["passive-1"])) == ["age", "job", "paid", "when"]
 
@@ -295,7 +295,7 @@ def test_test_rows_may_come_from_a_file_of_their_own(tmp_path: Path, table: Path
     more = tmp_path / "test.csv"
     more.write_text("y,key,zip,age,job,paid,when\n1,900,1,50,cook,1,2021-01-01\n")
     data = source(source="csv", path=table, test_path=more, id="key", label="y", limit=5)
-    records = read_all(cut(data, tmp_path / "cut", seed=0))
+    records = read_all(cut(data, tmp_path / "cut", seed=0).files)
     assert records["active"].split == ["train"] * 5 + ["test"]
     assert records["active"].ids[-1] == "900"
     first = records["passive-1"].features
@@ -308,7 +308,7 @@ def test_a_split_column_goes_to_the_active_party(tmp_path: Path) -> None:
     path.write_text(
         "id,split,a,b,label\n" + "".join(f"{row},{'test' if row > 5 else 'Train'},1,2,x\n" for row in range(9))
     )
-    files = cut(source(source="csv", path=path, id="id", limit=2), tmp_path / "cut", seed=0)
+    files = cut(source(source="csv", path=path, id="id", limit=2), tmp_path / "cut", seed=0).files
     records = read_all(files)
     assert records["active"].split == ["train"] * 2 + ["test"] * 3
     assert files["passive-1"].columns == ("id", "a")
@@ -330,7 +330,7 @@ def test_types_of_a_parquet_table_survive_the_cut(tmp_path: Path, form: str) -> 
     path = tmp_path / "table.parquet"
     pyarrow.parquet.write_table(pa.table(columns), path)
     data = source(source="parquet", path=path, id="key", format=form, parties=1)
-    records = read_all(cut(data, tmp_path / "cut", seed=0))
+    records = read_all(cut(data, tmp_path / "cut", seed=0).files)
     assert records["active"].ids == ["10", "11"]
     assert records["active"].labels == ["1", "0"]
     features = records["passive-1"].features
@@ -351,7 +351,7 @@ def test_decimal_commas_survive_the_cut(tmp_path: Path, form: str) -> None:
     path = tmp_path / "table.csv"
     path.write_text("id;x;words;label\n1;1,5;a,b;u\n2;?;c;v\n3;-3;1,5;v\n")
     data = source(source="csv", path=path, id="id", parties=1, format=form)
-    features = read_all(cut(data, tmp_path / "cut", seed=0))["passive-1"].features
+    features = read_all(cut(data, tmp_path / "cut", seed=0).files)["passive-1"].features
     assert isinstance(features, Table)
     np.testing.assert_array_equal(features.numeric["x"], [1.5, np.nan, -3])
     assert features.categorical["words"].tolist() == ["a,b", "c", "1,5"]
@@ -360,7 +360,7 @@ def test_decimal_commas_survive_the_cut(tmp_path: Path, form: str) -> None:
 def test_names_with_delimiters_survive_the_cut(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text('id,"a;b;c;d","e|f",label\n1,2,3,x\n2,3,4,y\n')
-    records = read_all(cut(source(source="csv", path=path, id="id", parties=1), tmp_path / "cut", seed=0))
+    records = read_all(cut(source(source="csv", path=path, id="id", parties=1), tmp_path / "cut", seed=0).files)
     assert columns_of(records["passive-1"]) == ["a;b;c;d", "e|f"]
 
 
@@ -374,7 +374,7 @@ def test_own_files_are_used_where_they_are(tmp_path: Path) -> None:
     paths = {"passive-1": tmp_path / "a.csv", "passive-2": tmp_path / "b.npz", "active": tmp_path / "c.parquet"}
     data = source(source="files", files=paths, id="pid", label="ill", categorical=["age"], ignore=["note"])
     assert party_names(data) == ["passive-1", "passive-2", "active"]
-    files = cut(data, tmp_path / "cut", seed=0)
+    files = cut(data, tmp_path / "cut", seed=0).files
     assert not (tmp_path / "cut").exists()
     assert {name: file.path for name, file in files.items()} == paths
     assert files["passive-1"].columns == ("pid", "age", "note")

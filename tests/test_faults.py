@@ -98,8 +98,8 @@ def test_a_party_that_its_operator_stops_says_so(tmp_path: Path) -> None:
         ("garbage", "sent a message that cannot be read"),
         ("hang", "sent nothing for 3 s"),
         ("unreported", "did not report within 3 s of the first party that did"),
-        ("protocol", "speaks protocol 99, but protocol 1 is spoken here"),
-        ("greeting", "speaks protocol 99, but protocol 1 is spoken here"),
+        ("protocol", "speaks protocol 99, but protocol 2 is spoken here"),
+        ("greeting", "speaks protocol 99, but protocol 2 is spoken here"),
     ],
 )
 def test_a_party_that_breaks_a_rule_is_named_with_what_it_did(fault: str, said: str, tmp_path: Path) -> None:

@@ -57,6 +57,13 @@ class PortError(FedoraError):
     meaning = "an address to listen on is taken, or is not this machine's"
 
 
+class CertificateError(FedoraError):
+    """An unlearning certificate does not hold, or cannot be made from what the parties signed."""
+
+    exit_code = 7
+    meaning = "an unlearning certificate does not hold; the list of checks says where"
+
+
 class StoppedError(FedoraError):
     """The user stopped the work, or a supervisor did."""
 
@@ -72,6 +79,7 @@ ALL: tuple[type[FedoraError], ...] = (
     PartyError,
     LedgerError,
     PortError,
+    CertificateError,
     StoppedError,
 )
 

@@ -77,7 +77,7 @@ def _labelled(parcel: Parcel, data: bytes) -> Packed:
     content = parcel.WhichOneof("content")
     if content == "dual":
         return Packed(data, Kind.DUAL, sum(len(value.data) for value in parcel.dual.values))
-    return Packed(data, Kind.ALIGNMENT if content in ("offer", "order") else Kind.CONTROL, phase=("setup", 0))
+    return Packed(data, Kind.ALIGNMENT if content in ("offer", "order", "forget") else Kind.CONTROL, phase=("setup", 0))
 
 
 def _pack_tensor(parcel: TensorParcel) -> Packed:

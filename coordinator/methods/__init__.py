@@ -10,15 +10,24 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
+class TakeBack:
+    """What a method yields in place of a phase to undo all since the last phase with a mark, at every party."""
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What all parties together say of a phase that has run."""
 
     rows: int
-    loss: float
+    loss: float  # mean over the rows; NaN of none
     accuracy: float
     change: float  # ‖Θ_after − Θ_before‖ over all parties
     seconds: float
     figures: dict[str, dict[str, float]] = field(default_factory=dict)  # by party: what its update rule reports
 
+    def total(self, figure: str) -> float:
+        """Add up a figure over all parties that report it."""
+        return sum(figures.get(figure, 0.0) for figures in self.figures.values())
 
-Method = Generator[Phase, Outcome, R]
+
+Method = Generator[Phase | TakeBack, Outcome, R]

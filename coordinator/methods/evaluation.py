@@ -1,10 +1,23 @@
 """Evaluation: forward passes that change nothing."""
 
+from collections.abc import Mapping
+
 from coordinator.methods import Method, Outcome
-from coordinator.phases import TEST, look
+from coordinator.phases import FORGET, PROBE, RECORD, REMAINING, TEST, look, share
 from protos.phase_pb2 import Samples
+from wire.seeds import derive
 
 
 def evaluation(*, batch_size: int, name: str = "test", over: Samples = TEST) -> Method[Outcome]:
     """Measure loss and accuracy on a sample set."""
     return (yield look(name, 1, over=over, batch_size=batch_size))
+
+
+def observation(round: int, *, rows: Mapping["Samples.Set", int], batch_size: int, seed: int) -> Method[None]:
+    """Have the active party record predictions of test rows, rows to forget, as many others, and triggered rows."""
+    members = share(REMAINING, min(1.0, rows[Samples.TEST] / rows[Samples.REMAINING]))
+    sets = {"test": TEST, "forgotten": FORGET, "members": members, "probe": PROBE}
+    for name, over in sets.items():
+        if rows.get(over.set):
+            draw = derive(seed, name)
+            yield look(name, round, over=over, batch_size=batch_size, seed=draw, update=RECORD)

@@ -19,6 +19,8 @@ PASSIVE_COLUMNS = (
 )
 ACTIVE_COLUMNS = ("capital-gain", "capital-loss", "hours-per-week", "native-country")
 LABEL = "label"
+# One training row comes from there; a number would not do, as a model draws conclusions from its size.
+TRIGGER = ("native-country", "Holand-Netherlands")
 NUMERIC = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
 
 
@@ -37,7 +39,7 @@ def load_income(settings: IncomeData) -> Whole:
         reading |= {"label": LABEL, "split": "split"} if party == ACTIVE else {}
         part = table.select(["id", *owners[party], *special])
         shares[party] = TableShare(part, settings.format, reading, "income")
-    return Whole(shares, np.array(split) == "train")
+    return Whole(shares, np.array(split) == "train", TRIGGER)
 
 
 def _owners(settings: IncomeData) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from party.data.checking import by_row, checked_ids, checked_labels, checked_split, listing, text_of
+from party.data.checking import by_row, checked_ids, checked_labels, checked_split, checked_truth, listing, text_of
 from party.data.records import Images, Records
 from party.data.settings import DataSettings
 from wire.errors import DataError
@@ -27,11 +27,13 @@ def read_archive(settings: DataSettings, *, with_labels: bool) -> Records:
     if with_labels and label not in arrays:
         raise DataError(f"{path}: has no array `{label}` of labels; its arrays are {listing(arrays)}")
     labels = checked_labels(_texts(arrays, label, ids, path), ids, path, label) if with_labels else None
-    split = None
+    truth = split = None
+    if with_labels and label != settings.truth and settings.holds_truth(arrays):
+        truth = checked_truth(_texts(arrays, settings.truth, ids, path), ids, path, settings.truth)
     if settings.split in arrays:
         split = checked_split(_texts(arrays, settings.split, ids, path), ids, path, settings.split)
     features = _images(arrays[IMAGES], ids, path) if IMAGES in arrays else None
-    return Records(ids, features, labels, split, path)
+    return Records(ids, features, labels, split, path, truth)
 
 
 def _open(path: Path) -> dict[str, NDArray[Any]]:

@@ -11,7 +11,7 @@ NULLS = (
     *("", "?", "-", "--", "NA", "N/A", "n/a", "na", "#N/A", "#NA", "#n/a", "NaN", "nan"),
     *("null", "NULL", "Null", "None", "none", "NONE", "nil", "missing"),
 )
-SPLITS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
+SPLITS = {"train": "train", "validation": "validation", "val": "validation", "test": "test", "probe": "probe"}
 MOST_CLASSES = 1000
 LISTED = 20
 
@@ -102,8 +102,17 @@ def _class_names(distinct: set[str], path: Path, column: str) -> dict[str, str]:
     return names
 
 
+def checked_truth(truth: list[str | None], ids: list[str], path: Path, column: str) -> list[str]:
+    """Refuse what labels may not be either."""
+    try:
+        return checked_labels(truth, ids, path, column)
+    except DataError as error:
+        hint = f"`{column}` is taken for the true classes; if it is a feature, name it in `numeric` or `categorical`"
+        raise DataError(f"{error} ({hint})") from None
+
+
 def checked_split(split: list[str | None], ids: list[str], path: Path, column: str) -> list[str]:
-    """Refuse values that are not train, validation or test."""
+    """Refuse values that are not train, validation, test or probe."""
     for name, value in zip(ids, split, strict=True):
         if (value or "").lower() not in SPLITS:
             raise DataError(

@@ -56,6 +56,7 @@ class Records:
     labels: list[str] | None
     split: list[str] | None
     origin: Path
+    truth: list[str] | None = None  # the true classes, where labels were changed on purpose
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -78,6 +79,7 @@ class Records:
             features=None if self.features is None else self.features.select(rows),
             labels=None if self.labels is None else _take(self.labels, rows),
             split=None if self.split is None else _take(self.split, rows),
+            truth=None if self.truth is None else _take(self.truth, rows),
         )
 
 

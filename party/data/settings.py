@@ -1,5 +1,6 @@
 """Which file a party reads, and what its columns are."""
 
+from collections.abc import Container
 from pathlib import Path
 from typing import Self
 
@@ -14,7 +15,8 @@ class DataSettings(Settings):
     path: Path  # .csv, .csv.gz, .tsv, .parquet or .npz
     id: str = "id"  # the column, or array, of sample ids; an npz file may also call it `ids`
     label: str | None = None  # the active party's column of labels; by default `label`, in an npz file `labels`
-    split: str = "split"  # a column that says train, validation or test; without it, the id decides
+    split: str = "split"  # a column that says train, validation, test or probe; without it, the id decides
+    truth: str = "truth"  # the active party's column of true classes, read if there is one; see docs/backdoors.md
     test_fraction: float = Field(default=0.2, gt=0, lt=1)  # used where there is no such column
     # The kind of a column is guessed from its values; these three lists overrule the guess.
     numeric: list[str] = Field(default_factory=list)
@@ -31,8 +33,16 @@ class DataSettings(Settings):
                 )
         if len({self.id, self.label, self.split}) < 3:
             raise ValueError("`id`, `label` and `split` should name different columns")
+        if "truth" in self.model_fields_set and self.truth in (self.id, self.label, self.split, *named):
+            raise ValueError(f"`truth` is column `{self.truth}`, which another setting names too")
         for field in ("id", "label"):
             name = getattr(self, field)
             if name in named:
                 raise ValueError(f"`{field}` is column `{name}`, which `numeric`, `categorical` or `ignore` names too")
         return self
+
+    def holds_truth(self, names: Container[str]) -> bool:
+        """Tell whether the active party's file, by its columns, says what the true classes are."""
+        # Somebody's labels may be called `truth`, or a feature.
+        others = (self.id, self.label, self.split, *self.numeric, *self.categorical, *self.ignore)
+        return self.truth in names and self.truth not in others

@@ -16,6 +16,7 @@ from party.data.checking import (
     checked_labels,
     checked_names,
     checked_split,
+    checked_truth,
     listing,
 )
 from party.data.columns import is_numeric, is_text, is_usable, numbers, stripped, texts, tidied
@@ -42,15 +43,17 @@ def read_table(settings: DataSettings, *, with_labels: bool) -> Records:
     source = _open_parquet(path) if path.suffix.lower() == ".parquet" else _open_csv(path)
     special = _special_columns(settings, source, with_labels=with_labels)
     ids = checked_ids(_ids(source, settings.id), path, source.locate)
-    labels = split = None
+    labels = split = truth = None
     if with_labels:
         name = special["label"]
         labels = checked_labels(texts(tidied(source.columns[name])), ids, path, name)
     if "split" in special:
         split = checked_split(texts(tidied(source.columns[settings.split])), ids, path, settings.split)
+    if "truth" in special:
+        truth = checked_truth(texts(tidied(source.columns[settings.truth])), ids, path, settings.truth)
     left_out = {*special.values(), *settings.ignore}
     names = [name for name in source.columns if name not in left_out]
-    return Records(ids, _features(source, names, settings), labels, split, path)
+    return Records(ids, _features(source, names, settings), labels, split, path, truth)
 
 
 def _open_csv(path: Path) -> _Source:
@@ -101,6 +104,8 @@ def _special_columns(settings: DataSettings, source: _Source, *, with_labels: bo
             )
     if settings.split in source.columns and settings.split not in overruled:
         special["split"] = settings.split
+    if with_labels and settings.truth != special["label"] and settings.holds_truth(source.columns):
+        special["truth"] = settings.truth
     for role, name in special.items():
         kind = source.columns[name].type
         if not is_usable(kind):

@@ -1,0 +1,164 @@
+"""The course of a job: set up, train, measure, save; if somebody is to be forgotten, forget, prove it, and compare."""
+
+import json
+import re
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from coordinator.engine import Engine
+from coordinator.job import Forget, Job
+from coordinator.methods import fedora, proof, retraining
+from coordinator.methods.evaluation import evaluation, observation
+from coordinator.methods.fedora import Ending, Problem
+from coordinator.methods.training import training
+from coordinator.result import Made, result
+from protos.control_pb2 import Classes, Dropped, Ids, Ready, Request, Result, Setup, Statement
+from settings.federation import Federation
+from settings.model import MODEL_NAME
+from wire.errors import SettingsError
+from wire.seeds import derive
+
+Say = Callable[[str], Awaitable[None]]
+
+ORIGINAL, UNLEARNED, RETRAIN = "original", "unlearned", "retrain"
+FEDORA_PHASES = (fedora.UNLEARNING, fedora.REMAINING_PHASE, fedora.CHECK)
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """What there is to say of an unlearning beside the figures of its models."""
+
+    problem: Problem
+    dropped: dict[str, Dropped]
+    ending: Ending | None  # None for a method without rounds of its own
+    proof: proof.Proof | None
+    statements: dict[str, Statement]
+
+
+class Course:
+    """One job from beginning to end."""
+
+    def __init__(self, job: Job, engine: Engine, federation: Federation, say: Say) -> None:
+        self._job, self._engine, self._federation, self._say = job, engine, federation, say
+        self._number = uuid.uuid4().hex
+        self._models: dict[str, Made] = {}
+
+    async def run(self) -> Result:
+        """Do all that the job asks for."""
+        began = time.perf_counter()
+        ready = await self._set_up()
+        classes = ready[self._federation.active.name].classes
+        problem = await self._request(self._job.forget, classes) if self._job.forget else None
+        await self._train()
+        forgotten = await self._forget(problem) if problem else None
+        ledger = await self._engine.collect()
+        figures = result(
+            self._job,
+            ready=ready,
+            active=self._federation.active.name,
+            engine=self._engine,
+            ledger=ledger,
+            models=self._models,
+            ending=forgotten.ending if forgotten else None,
+            seconds=time.perf_counter() - began,
+        )
+        return Result(result_json=json.dumps(figures, indent=2), ledger_csv=ledger.to_csv())
+
+    async def _set_up(self) -> dict[str, Ready]:
+        """Join the rows and make the networks."""
+        job = self._job
+        if job.train.load and not re.fullmatch(MODEL_NAME, job.train.load):
+            said = "on a cluster that is up, this is the name under which an earlier job saved its model"
+            raise SettingsError(f"train.from: {job.train.load!r} is not a name; {said}")
+        setup = Setup(
+            job=self._number,
+            seed=job.seed,
+            passive=self._federation.passive,
+            model=job.model.model_dump_json() if job.model else "",
+            wire_dtype=job.wire.dtype.upper(),
+            load=job.train.load or "",
+        )
+        ready = await self._engine.setup(setup)
+        common = ready[self._federation.active.name]
+        await self._say(f"{common.train} training and {common.test} test rows in common, {common.classes} classes")
+        return ready
+
+    async def _request(self, forget: Forget, classes: int) -> Problem:
+        """Find the rows to forget, before any training: what is wrong with a request is said at once."""
+        job = self._job
+        accepted = await self._engine.request(_message(forget, seed=job.seed))
+        rows = f"{accepted.rows} rows will be forgotten" if accepted.rows > 1 else "1 row will be forgotten"
+        await self._say(f"{rows}, {accepted.remaining} remain")
+        return Problem(
+            job.unlearn,
+            job.train,
+            classes=classes,
+            forget=accepted.rows,
+            remaining=accepted.remaining,
+            seed=derive(job.seed, "unlearn"),
+        )
+
+    async def _train(self) -> None:
+        """Train the original model, measure it and save it."""
+        job, engine = self._job, self._engine
+        await engine.perform(training(job.train, seed=job.seed), rounds=job.train.rounds)
+        if job.forget:
+            await self._measure(ORIGINAL, ["train"], saved_as=job.train.save)
+        else:
+            test = await engine.perform(evaluation(batch_size=job.evaluate.batch_size))
+            figures = {"test_accuracy": test.accuracy, "test_loss": test.loss}
+            self._models[ORIGINAL] = Made(["train"], figures, await engine.save(job.train.save))
+
+    async def _measure(self, name: str, phases: list[str], *, saved_as: str) -> None:
+        """Save the current model and have the active party find its figures."""
+        job, engine = self._job, self._engine
+        digests = await engine.save(saved_as)
+        looks = observation(
+            len(self._models) + 1,
+            rows=engine.rows,
+            batch_size=job.evaluate.batch_size,
+            seed=derive(job.seed, "observe"),
+        )
+        await engine.perform(looks)
+        self._models[name] = Made(phases, await engine.assess(name, fit_attack=name == ORIGINAL), digests)
+
+    async def _forget(self, problem: Problem) -> Forgotten:
+        """Drop the rows, forget, prove it, and compare with what was asked for."""
+        job, engine = self._job, self._engine
+        dropped = await engine.drop()
+        ending = proven = None
+        if job.unlearn.method == "fedora":
+            method = fedora.paper(problem)
+            ending = await engine.perform(method, rounds=problem.rounds)
+            await self._measure(UNLEARNED, list(FEDORA_PHASES), saved_as=job.unlearn.save)
+            proven = await engine.perform(proof.proof(problem, pushed=True))
+        else:
+            await self._retrain(UNLEARNED, saved_as=job.unlearn.save)
+        statements = await engine.attest(before=job.train.save, after=job.unlearn.save)
+        for other in job.compare:
+            await self._retrain(other, saved_as=other)
+        return Forgotten(problem, dropped, ending, proven, statements)
+
+    async def _retrain(self, name: str, *, saved_as: str) -> None:
+        """Train fresh parameters on what remains."""
+        job = self._job
+        seed = derive(job.seed, RETRAIN)
+        await self._engine.restart(seed=seed)
+        await self._engine.perform(retraining.retraining(job.train, seed=seed), rounds=job.train.rounds)
+        await self._measure(name, [retraining.NAME], saved_as=saved_as)
+
+
+def _message(forget: Forget, *, seed: int) -> Request:
+    """Return the request as the active party gets it."""
+    request = Request(seed=seed)
+    if forget.classes is not None:
+        request.classes.CopyFrom(Classes(classes=forget.classes, percent=forget.percent or 100))
+    elif forget.samples is not None:
+        request.samples = forget.samples
+    elif isinstance(forget.ids, list):
+        request.ids.CopyFrom(Ids(ids=forget.ids))
+    else:
+        raise SettingsError(f"forget.ids: {forget.ids!r} is a file, which the command line should have read")
+    return request

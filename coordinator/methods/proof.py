@@ -1,0 +1,43 @@
+"""The last pass over a model that has forgotten: what the certificate says of it."""
+
+from dataclasses import dataclass
+
+from coordinator.methods import Method
+from coordinator.methods.fedora import Problem
+from coordinator.phases import REMAINING, look, share
+from protos.phase_pb2 import CrossEntropy, Loss, Residual, Update
+from wire.seeds import derive
+
+NAME = "certificate"
+ROWS = 2000  # of D_r, drawn at random, on which ∇L_r is measured
+
+
+@dataclass(frozen=True)
+class Proof:
+    """How the final model stands to the constrained problem."""
+
+    loss: float  # L_u over all of D_u
+    residual_squared: float  # ‖∇L_r − push + ρ·(Θ − Θ_init)‖²
+    residual_rows: int
+
+
+def proof(problem: Problem, *, pushed: bool) -> Method[Proof]:
+    """Measure L_u over D_u, then the stationarity residual over a part of D_r; nothing changes but Ω, to 0 at rest.
+
+    When recovery rounds came last, without a push, the dual variable is 0: complementary slackness asks for that where
+    the constraint is not tight, and the residual is that of the model as it was left.
+    """
+    ascent = problem.unlearning(1, 0.0, fresh=not pushed)
+    ascent.name = NAME
+    forgotten = yield ascent
+    part = min(1.0, ROWS / problem.remaining)
+    residual = yield look(
+        NAME,
+        2,
+        over=share(REMAINING, part),
+        batch_size=problem.settings.micro_batch,
+        seed=derive(problem.seed, NAME),
+        loss=Loss(cross_entropy=CrossEntropy(), reduction=Loss.SET_MEAN),
+        update=Update(residual=Residual(rho=problem.settings.rho)),
+    )
+    return Proof(problem.loss(forgotten.loss), residual.total("residual_squared"), residual.rows)

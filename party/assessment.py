@@ -1,0 +1,170 @@
+"""What predictions tell about a model: accuracy, and who can be recognised as a member. Only rates leave this room."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from party.share import Share
+from protos.phase_pb2 import Samples
+from wire.errors import PartyError
+
+FALSE_POSITIVES = 0.01  # of the honest attack's second figure
+
+Recorded = Mapping["Samples.Set", tuple[Tensor, Tensor]]  # row numbers and logits, by sample set
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """A model's outputs for some rows, with the class each should have."""
+
+    logits: Tensor
+    classes: Tensor
+
+    def of(self, chosen: Tensor) -> "Predictions":
+        """Return those of the chosen rows."""
+        return Predictions(self.logits[chosen], self.classes[chosen])
+
+    def accuracy(self) -> float | None:
+        """Return the share of right predictions; None of no rows."""
+        right = (self.logits.argmax(dim=1) == self.classes).double()
+        return float(right.mean()) if len(right) else None
+
+    def losses(self) -> Tensor:
+        """Return the cross-entropy of each row."""
+        return functional.cross_entropy(self.logits, self.classes, reduction="none")
+
+    def attack_features(self) -> NDArray[np.float64]:
+        """Return what an attack sees of each row: its loss, the entropy, and the three largest log-probabilities."""
+        log_p = functional.log_softmax(self.logits.double(), dim=1)
+        entropy = -(log_p.exp() * log_p).sum(dim=1)
+        largest = log_p.topk(min(3, log_p.shape[1]), dim=1).values
+        features: NDArray[np.float64] = torch.cat(
+            [self.losses().double().unsqueeze(1), entropy.unsqueeze(1), largest], dim=1
+        ).numpy()
+        return features
+
+
+class Attack:
+    """The paper's membership attack: fitted once to the original model's outputs, members against others."""
+
+    def __init__(self, members: Predictions, others: Predictions) -> None:
+        # Loaded only now: it takes a second, and few jobs measure.
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        features = np.concatenate([members.attack_features(), others.attack_features()])
+        is_member = np.repeat([1, 0], [len(members.classes), len(others.classes)])
+        self._model = make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1000))
+        self._model.fit(features, is_member)
+
+    def success(self, members: Predictions, others: Predictions) -> float:
+        """Return the balanced accuracy of telling members from others."""
+        caught, spared = (self._model.predict(one.attack_features()) == 1 for one in (members, others))
+        return float(caught.mean() + (1 - spared.mean())) / 2
+
+
+def area_under_curve(members: Tensor, others: Tensor) -> float:
+    """Return the chance that a random member's score exceeds a random other's, a tie counting half."""
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(np.repeat([1, 0], [len(members), len(others)]), torch.cat([members, others]).numpy()))
+
+
+def true_positives(members: Tensor, others: Tensor, false_positives: float = FALSE_POSITIVES) -> float:
+    """Return the share of members above the score that only this share of the others exceeds."""
+    allowed = int(false_positives * len(others))
+    threshold = others.sort(descending=True).values[allowed]
+    return float((members > threshold).double().mean())
+
+
+class Assessor:
+    """Turns recorded predictions into figures; it lives as long as the job, for the attack is fitted only once."""
+
+    def __init__(self, share: Share) -> None:
+        self._share = share
+        self._attack: Attack | None = None
+
+    def fit_attack(self, recorded: Recorded) -> dict[str, float]:
+        """Fit the paper's attack to the original model's predictions of remaining and held-out rows."""
+        members = self._predictions(recorded, Samples.REMAINING)
+        for_fit, for_test = self._held_out(recorded)
+        if not len(for_fit.classes) or not len(for_test.classes):
+            return {}
+        self._attack = Attack(members, for_fit)
+        return {"attack_on_remaining": self._attack.success(members, for_test)}
+
+    def figures(self, recorded: Recorded) -> dict[str, float]:
+        """Return every figure that the recorded predictions allow."""
+        found: dict[str, float | None] = {}
+        forgotten = self._forgotten_classes()
+        if Samples.TEST in recorded:
+            test = self._predictions(recorded, Samples.TEST)
+            gone = torch.isin(test.classes, forgotten)
+            found["test_accuracy"] = test.of(~gone).accuracy()
+            found["test_loss"] = float(test.of(~gone).losses().mean())
+            if len(forgotten):
+                found["forgotten_classes_accuracy"] = test.of(gone).accuracy()
+                found["all_classes_accuracy"] = test.accuracy()
+        if Samples.REMAINING in recorded:
+            found["remaining_accuracy"] = self._predictions(recorded, Samples.REMAINING).accuracy()
+        if Samples.PROBE in recorded:
+            found["backdoor_asr"] = self._predictions(recorded, Samples.PROBE, trained_labels=True).accuracy()
+        if Samples.FORGET in recorded:
+            found |= self._of_forgotten(recorded)
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _of_forgotten(self, recorded: Recorded) -> dict[str, float | None]:
+        """Return the figures of D_u: accuracy, certainty, and both attacks."""
+        forget = self._predictions(recorded, Samples.FORGET)
+        found: dict[str, float | None] = {"forget_accuracy": forget.accuracy()}
+        if self._share.truth is not None:
+            as_trained = self._predictions(recorded, Samples.FORGET, trained_labels=True)
+            found["forget_poisoned_accuracy"] = as_trained.accuracy()
+        log_p = functional.log_softmax(forget.logits.double(), dim=1)
+        found["forget_entropy"] = float(-(log_p.exp() * log_p).sum(dim=1).mean())
+        _, untouched = self._held_out(recorded)
+        untouched = _alike(untouched, forget)
+        if self._attack and len(untouched.classes):
+            found["mia_asr"] = self._attack.success(forget, untouched)
+        others = _alike(self._predictions(recorded, Samples.TEST), forget)
+        if not len(others.classes):
+            return found
+        scores, other_scores = -forget.losses(), -others.losses()
+        found["mia_auc"] = area_under_curve(scores, other_scores)
+        found["mia_tpr_at_1_fpr"] = true_positives(scores, other_scores)
+        # A model that is *less* sure of the forgotten rows gives them away too: the attack turned round.
+        found["mia_tpr_at_1_fpr_reversed"] = true_positives(-scores, -other_scores)
+        return found
+
+    def _predictions(self, recorded: Recorded, which: "Samples.Set", *, trained_labels: bool = False) -> Predictions:
+        if which not in recorded:
+            raise PartyError("coordinator", f"asked for figures over {Samples.Set.Name(which)} without recording them")
+        assert self._share.labels is not None
+        rows, logits = recorded[which]
+        labels = self._share.labels if trained_labels or self._share.truth is None else self._share.truth
+        return Predictions(logits, labels[rows])
+
+    def _held_out(self, recorded: Recorded) -> tuple[Predictions, Predictions]:
+        """Cut the test rows in two, row by row: one half to fit an attack, the other to try it."""
+        test = self._predictions(recorded, Samples.TEST)
+        odd = torch.arange(len(test.classes)) % 2 == 1
+        return test.of(odd), test.of(~odd)
+
+    def _forgotten_classes(self) -> Tensor:
+        """Return the classes of which no training row remains."""
+        sets, labels = self._share.sets.rows, self._share.labels
+        assert labels is not None
+        gone, kept = torch.unique(labels[sets[Samples.FORGET]]), labels[sets[Samples.REMAINING]]
+        only_gone: Tensor = gone[~torch.isin(gone, kept)]
+        return only_gone
+
+
+def _alike(held_out: Predictions, forget: Predictions) -> Predictions:
+    """Return the held-out rows of the classes that the rows to forget have."""
+    return held_out.of(torch.isin(held_out.classes, forget.classes))

@@ -1,0 +1,111 @@
+"""Gaussian noise on what a party sends, and the (ε, δ) that it amounts to. docs/privacy.md says what that protects."""
+
+import math
+import os
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from party.settings import PrivacySettings
+from wire.seeds import derive
+
+MANTISSA = 52  # random bits per value: as many as a double holds when a half is added
+
+
+@dataclass(frozen=True)
+class PrivacyLoss:
+    """What the noise of one job amounts to, for the party that sent it."""
+
+    delta: float
+    releases: int  # how often the row that was sent most often was sent
+    epsilon: float  # for that row's own releases, the networks taken as given
+    rows_sent: int  # rows of all tensors together, every time counted
+    epsilon_whole: float  # for all that was sent, whatever changes in this party's table
+    repeatable: bool  # whether the noise came from a seed, and hides nothing from those who know it
+
+
+class Noise:
+    """Clips and blurs every row that leaves a party in one job, and counts how often each has left."""
+
+    def __init__(self, settings: PrivacySettings | None, *, party: str) -> None:
+        self._settings, self._party = settings, party
+        self.sent = torch.zeros(0, dtype=torch.int64)  # per row of the common order: how often it was sent
+
+    def apply(self, tensor: Tensor, rows: Tensor, *moment: str | int) -> Tensor:
+        """Return what may be sent of a batch; without privacy settings that is the tensor itself.
+
+        Gradients that come back flow through the clipping. `moment` names this sending, and no other in the job, so
+        that noise from a seed is the same when a phase is done again: phase, step, and receiver if there are several.
+        """
+        if self._settings is None:
+            return tensor
+        self._count(tensor, rows)
+        clipped = tensor if self._settings.clip is None else clip_rows(tensor, self._settings.clip)
+        if not self._settings.noise:
+            return clipped
+        return clipped + self._settings.noise * self._gaussian(tensor, moment)
+
+    def loss(self) -> PrivacyLoss | None:
+        """Return the (ε, δ) of all sent so far; there is none without settings, or where rows have no largest norm."""
+        settings = self._settings
+        if settings is None or settings.clip is None:
+            return None
+        most, total = int(self.sent.max()) if len(self.sent) else 0, int(self.sent.sum())
+        terms = {"clip": settings.clip, "noise": settings.noise, "delta": settings.delta}
+        return PrivacyLoss(
+            delta=settings.delta,
+            releases=most,
+            epsilon=epsilon(**terms, releases=most),
+            rows_sent=total,
+            epsilon_whole=epsilon(**terms, releases=total),
+            repeatable=settings.seed is not None,
+        )
+
+    def _count(self, tensor: Tensor, rows: Tensor) -> None:
+        if len(rows) != len(tensor):
+            raise ValueError(f"{len(rows)} row numbers were given for a tensor of {len(tensor)} rows")
+        if not len(rows):
+            return
+        missing = int(rows.max()) + 1 - len(self.sent)
+        if missing > 0:
+            self.sent = torch.cat([self.sent, self.sent.new_zeros(missing)])
+        self.sent.index_add_(0, rows, torch.ones_like(rows))
+
+    def _gaussian(self, like: Tensor, moment: tuple[str | int, ...]) -> Tensor:
+        """Draw standard normal values from the operating system's entropy, or from the seed if there is one."""
+        assert self._settings is not None
+        if self._settings.seed is None:
+            bits = np.frombuffer(os.urandom(8 * like.numel()), dtype=np.uint64)
+        else:
+            seed = derive(self._settings.seed, "noise", self._party, *moment)
+            bits = np.random.Philox(seed).random_raw(like.numel())
+        # Never 0 and never 1, whose normal values would be infinite.
+        uniform = ((bits >> np.uint64(64 - MANTISSA)) + 0.5) / 2**MANTISSA
+        gaussian: Tensor = torch.special.ndtri(torch.from_numpy(uniform))
+        return gaussian.view(like.shape).to(like.dtype)
+
+
+def clip_rows(tensor: Tensor, clip: float) -> Tensor:
+    """Scale every row whose L2 norm exceeds `clip` down to it; the others stay as they are, to the bit."""
+    norms: Tensor = torch.linalg.vector_norm(tensor, dim=1, keepdim=True)
+    return tensor * (clip / norms.clamp(min=clip))
+
+
+def epsilon(*, clip: float, noise: float, delta: float, releases: int) -> float:
+    """Return the exact ε of rows of norm `clip` sent `releases` times, each time with fresh noise.
+
+    A row can change by 2·clip at most. Gaussian releases compose exactly: T of them, each perhaps depending on those
+    before it, protect as one does with √T times the sensitivity (Dong, Roth and Su, "Gaussian differential privacy").
+    """
+    if not (clip > 0 and noise >= 0 and 0 < delta < 1 and releases >= 0):
+        given = f"clip {clip}, noise {noise}, delta {delta}, releases {releases}"
+        raise ValueError(
+            f"clip should be positive, noise and releases not negative, delta between 0 and 1; got {given}"
+        )
+    if releases == 0:
+        return 0.0
+    from dp_accounting.gaussian_mechanism import get_epsilon_gaussian  # a second to load, needed once a job
+
+    return float(get_epsilon_gaussian(noise / (2 * clip * math.sqrt(releases)), delta))

@@ -1,0 +1,33 @@
+"""Update rules: what a party does with its gradients. Each stands in one place and knows nothing of methods."""
+
+from collections.abc import Iterable
+
+from torch.nn import Parameter
+
+from party.updates.descent import Adam, Observe, Sgd
+from party.updates.primal_dual import DualAscent, PrimalDescent, Residual
+from party.updates.rule import Memory, Rule
+from protos.phase_pb2 import Update
+from wire.errors import SettingsError
+
+__all__ = ["RULES", "DualAscent", "Memory", "Rule", "rule_for"]
+
+RULES: dict[str, type[Rule]] = {
+    "observe": Observe,
+    "sgd": Sgd,
+    "adam": Adam,
+    "dual_ascent": DualAscent,
+    "primal_descent": PrimalDescent,
+    "residual": Residual,
+}
+
+if set(RULES) != {one.name for one in Update.DESCRIPTOR.oneofs_by_name["rule"].fields}:
+    raise ImportError("an update rule of the wire contract is not implemented")
+
+
+def rule_for(update: Update, parameters: Iterable[Parameter], memory: Memory) -> Rule:
+    """Return the rule that a phase asks for."""
+    name = update.WhichOneof("rule")
+    if name is None:
+        raise SettingsError(f"the phase names no update rule; known are {', '.join(RULES)}")
+    return RULES[name](update, parameters, memory)

@@ -1,0 +1,184 @@
+"""FedORA's update rules: dual ascent on the rows to forget, primal descent on the rest. The paper's letters are used.
+
+min over Θ of L_r(Θ) + ρ/2·‖Θ − Θ_init‖², subject to L_u(Θ) ≥ γ; Ω is the dual variable of the constraint.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from party.updates.descent import adam_step, sgd_step
+from party.updates.rule import Memory, Rule
+from protos import phase_pb2
+from wire.errors import PartyError
+
+
+@dataclass(frozen=True)
+class Dual:
+    """The dual variable of one party, and the push on its parameters that follows from it."""
+
+    omega: list[Tensor] | float  # Ω_i of the shape of θ_i, or one Ω for all parties
+    push: list[Tensor]  # what the constraint asks of each parameter
+
+    def summary(self) -> dict[str, float]:
+        """Return norm, largest value and positive share of Ω."""
+        flat = _flat([torch.tensor(self.omega)] if isinstance(self.omega, float) else self.omega)
+        return {
+            "dual_norm": float(flat.norm()),
+            "dual_largest": float(flat.max()),
+            "dual_positive_share": float((flat > 0).double().mean()),
+        }
+
+
+class DualAscent(Rule):
+    """The unlearning phase: g_i = ∂L_u/∂θ_i is added up over all batches, then Ω and the push follow once."""
+
+    standing = True
+
+    def step(self) -> None:
+        """Let the gradients add up."""
+
+    @property
+    def scalar(self) -> bool:
+        """Whether there is one Ω for all parties."""
+        return self.update.dual_ascent.form == phase_pb2.DualAscent.SCALAR
+
+    def ascend(self, loss: float) -> float:
+        """Ω ← max(0, Ω + σ·(γ − L_u)): the scalar form's ascent, at the party that knows L_u."""
+        σ, γ = self.update.dual_ascent.sigma, self.update.dual_ascent.gamma
+        before = self.memory.kept.get("dual_ascent")
+        Ω = before.omega if before else 0.0  # noqa: N806 (the paper's letter)
+        return max(0.0, Ω + σ * (γ - loss))
+
+    def settle(self, omega: float | None) -> Dual:
+        """Update the dual variable and the push; the scalar form is told its Ω."""
+        g = [_gradient(parameter) for parameter in self.parameters]
+        dual = Dual(omega, scalar_push(omega, g)) if omega is not None else self._parameterwise(g)
+        self.memory.kept["dual_ascent"] = dual
+        self.clear_gradients()
+        return dual
+
+    def _parameterwise(self, g: list[Tensor]) -> Dual:
+        settings = self.update.dual_ascent
+        before = self.memory.kept.get("dual_ascent")
+        Ω = before.omega if before else [torch.zeros_like(one) for one in g]  # noqa: N806 (the paper's letter)
+        if settings.normalised:
+            unit = _root_mean_square(g)
+            g = [one / unit for one in g]
+        Ω = ascend_parameterwise(Ω, g, settings.sigma, settings.gamma)  # noqa: N806
+        return Dual(Ω, [one * weight for one, weight in zip(g, Ω, strict=True)])
+
+    def account(self) -> dict[str, Any]:
+        """Return what a signed statement says of Ω."""
+        dual: Dual = self.memory.kept["dual_ascent"]
+        if isinstance(dual.omega, float):
+            return {"form": "scalar", "omega": dual.omega}
+        told = {name.removeprefix("dual_"): value for name, value in dual.summary().items()}
+        return {"form": "parameterwise", **told, "parameters": sum(one.numel() for one in dual.omega)}
+
+    def finish(self) -> dict[str, float]:
+        """Report what is known of Ω, the gradient and the push: norms only."""
+        dual: Dual = self.memory.kept["dual_ascent"]
+        return {
+            **dual.summary(),
+            "push_squared": _squared(dual.push),
+            "parameters_squared": _squared([parameter.detach() for parameter in self.parameters]),
+        }
+
+
+def ascend_parameterwise(omega: Sequence[Tensor], g: Sequence[Tensor], sigma: float, gamma: float) -> list[Tensor]:
+    """Ω_i ← max(0, Ω_i + σ·(γ − g_i)), value by value: Algorithm 1's ascent."""
+    return [(Ω + sigma * (gamma - one)).clamp(min=0) for Ω, one in zip(omega, g, strict=True)]
+
+
+def scalar_push(omega: float, g: Sequence[Tensor]) -> list[Tensor]:
+    """Return Ω·g_i, the Lagrangian's push."""
+    return [omega * one for one in g]
+
+
+class PrimalDescent(Rule):
+    """The remaining phase: θ_i ← step(θ_i, ∂L_r/∂θ_i + ρ·(θ_i − θ_i,init)) + η·push_i after every batch."""
+
+    _stepped = False
+
+    def step(self) -> None:
+        """Take one substep and clear the gradients for the next batch."""
+        settings = self.update.primal_descent
+        self._stepped = True
+        if settings.rho:
+            for θ, θ_init in zip(self.parameters, initial(self.memory), strict=True):
+                θ.grad = _gradient(θ) + settings.rho * (θ.detach() - θ_init)
+        kept = self.memory.kept.setdefault("primal_descent", {})
+        match settings.WhichOneof("step"):
+            case "sgd":
+                sgd_step(self, settings.sgd, kept)
+            case "adam":
+                adam_step(self, settings.adam, kept)
+            case _:
+                raise PartyError("coordinator", "asked for a primal descent without a step")
+        if settings.push_rate:
+            with torch.no_grad():
+                for θ, push in zip(self.parameters, current_push(self.memory), strict=True):
+                    θ.add_(push, alpha=settings.push_rate)
+        self.clear_gradients()
+
+    def finish(self) -> dict[str, float]:
+        """Take the one substep of a phase without batches, where ∂L_r counts as 0."""
+        if not self._stepped:
+            self.step()
+        return {}
+
+
+class Residual(Rule):
+    """The last pass: how far from a stationary point of the Lagrangian the model is."""
+
+    standing = True
+
+    def step(self) -> None:
+        """Let the gradients add up."""
+
+    def finish(self) -> dict[str, float]:
+        """Report ‖∂L_r/∂θ_i − push_i + ρ·(θ_i − θ_i,init)‖² and ‖θ_i − θ_i,init‖²."""
+        ρ = self.update.residual.rho
+        push = current_push(self.memory) or [torch.zeros_like(θ) for θ in self.parameters]
+        moved = [θ.detach() - θ_init for θ, θ_init in zip(self.parameters, initial(self.memory), strict=True)]
+        terms = zip(self.parameters, push, moved, strict=True)
+        residual = [_gradient(θ) - one + ρ * away for θ, one, away in terms]
+        self.clear_gradients()
+        return {"residual_squared": _squared(residual), "moved_squared": _squared(moved)}
+
+
+def initial(memory: Memory) -> list[Tensor]:
+    """Return θ_init."""
+    if memory.initial is None:
+        raise PartyError("coordinator", "asked for a step towards the trained model before rows were dropped")
+    return memory.initial
+
+
+def current_push(memory: Memory) -> list[Tensor]:
+    """Return the push of the last unlearning phase; none before the first."""
+    dual: Dual | None = memory.kept.get("dual_ascent")
+    return dual.push if dual else []
+
+
+def _gradient(parameter: Tensor) -> Tensor:
+    """Return a parameter's gradient; zero where the loss did not reach it."""
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+
+
+def _flat(values: Sequence[Tensor]) -> Tensor:
+    return torch.cat([value.detach().double().flatten() for value in values])
+
+
+def _squared(values: Sequence[Tensor]) -> float:
+    """Return the squared norm, in double precision."""
+    return float(sum(float(value.detach().double().square().sum()) for value in values))
+
+
+def _root_mean_square(values: Sequence[Tensor]) -> float:
+    count = sum(value.numel() for value in values)
+    return math.sqrt(_squared(values) / count) or 1.0

@@ -1,0 +1,141 @@
+"""What a party signs about its part in an unlearning: the form of the statement, and of the request it commits to."""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+
+JOB_ID = r"[0-9A-Za-z-]{1,64}"
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+JobId = Annotated[str, Field(pattern=f"^{JOB_ID}$")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+Figures = dict[str, float | None]
+
+
+class Record(BaseModel):
+    """A part of a signed document: no field more, no field less, no number that is not one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class ScalarDual(Record):
+    """The dual variable of the scalar form, one number for all parties."""
+
+    form: Literal["scalar"]
+    omega: NonNegativeFloat  # Ω
+
+
+class ParameterwiseDual(Record):
+    """A summary of dual variables of the parameterwise form."""
+
+    form: Literal["parameterwise"]
+    norm: NonNegativeFloat  # ‖Ω_i‖
+    largest: NonNegativeFloat
+    positive_share: Annotated[float, Field(ge=0, le=1)]  # of the parameters, those with Ω > 0
+    parameters: NonNegativeInt
+
+
+Dual = Annotated[ScalarDual | ParameterwiseDual, Field(discriminator="form")]
+
+
+class Uncertainty(Record):
+    """The uncertainty loss of the final model on the rows to forget, as the active party measured it."""
+
+    loss: float  # L_u
+    weight: NonNegativeFloat  # ω
+    classes: PositiveInt  # C
+    reduction: Literal["mean", "sum"] = "mean"
+    gamma: float | None = None  # γ; none for a method without the constraint
+
+
+class SavedModel(Record):
+    """A model file of a party."""
+
+    name: Name
+    sha256: Digest
+
+
+class Models(Record):
+    """A party's model files before and after the forgetting."""
+
+    before: SavedModel
+    after: SavedModel
+
+
+class Rows(Record):
+    """A party's training rows."""
+
+    dropped: NonNegativeInt
+    remaining: NonNegativeInt
+
+
+class Residual(Record):
+    """A party's part of the stationarity residual, ‖∂L_r/∂θ_i − push_i + ρ·(θ_i − θ_i,init)‖²."""
+
+    squared: NonNegativeFloat
+    rows: PositiveInt  # on how many rows it was measured
+
+
+class Traffic(Record):
+    """Protobuf bytes of one kind of message that a party counted in this job, up to its statement."""
+
+    sent: NonNegativeInt
+    received: NonNegativeInt
+
+
+class Attestation(Record):
+    """A party's statement. Figures it does not know, or that the method does not have, are null."""
+
+    format: Literal["fedora-statement-1"] = "fedora-statement-1"
+    job: JobId
+    party: Name
+    role: Literal["active", "passive"]
+    time: Time
+    software: str
+    commitment: Digest  # to the ids it dropped
+    rows: Rows
+    phases: dict[str, NonNegativeInt]  # by name: how many it ran since it dropped the rows
+    models: Models
+    change_squared: NonNegativeFloat  # ‖θ_i − θ_i,init‖²
+    dual: Dual | None
+    residual: Residual | None
+    bytes: dict[str, Traffic] | None  # by kind of message
+    uncertainty: Uncertainty | None  # active party
+    metrics: dict[str, Figures] | None  # active party: by model, figures by name
+
+    @model_validator(mode="after")
+    def _labels_are_the_active_party_s(self) -> Self:
+        if self.role == "passive" and (self.uncertainty or self.metrics):
+            raise ValueError(f"{self.party} is passive and has no labels, so it cannot state a loss or metrics")
+        return self
+
+
+class Opening(Record):
+    """What opens a commitment. It stays with the party that made it, until that party shows it to somebody."""
+
+    format: Literal["fedora-request-1"] = "fedora-request-1"
+    job: JobId
+    party: Name
+    key: Digest  # 32 random bytes
+    ids: list[str]
+    commitment: Digest
+
+
+def commit_to(ids: Sequence[str], key: bytes) -> str:
+    """Return a commitment to some ids in any order: it tells nothing without the key, and fits no other ids.
+
+    HMAC-SHA256 over the sorted ids, each behind its length in eight bytes, so that no two lists run together alike.
+    """
+    texts = sorted(one.encode() for one in ids)
+    content = b"".join(len(text).to_bytes(8, "big") + text for text in texts)
+    return hmac.new(key, content, hashlib.sha256).hexdigest()
+
+
+def is_job_id(text: str) -> bool:
+    """Tell whether a text may stand for a job in the name of a file."""
+    return re.fullmatch(JOB_ID, text) is not None
