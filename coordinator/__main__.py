@@ -1,6 +1,7 @@
 """The coordinator's process: python -m coordinator --config FEDERATION.yaml"""
 
 import asyncio
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,19 @@ from coordinator.roster import JOIN, Roster
 from settings.federation import load_federation
 from wire.channels import listen
 from wire.process import begin, command_line, run_until_done
+from wire.protocol import COORDINATOR
+from wire.signing import SigningKey
+
+log = logging.getLogger(__name__)
 
 
 async def serve(config: Path, listen_at: str | None) -> None:
     """Let parties join and users submit jobs, until stopped."""
     federation = load_federation(config)
     roster = Roster(federation)
-    jobs = Jobs(federation, roster)
+    key = SigningKey.load_or_make(config.parent / "keys" / COORDINATOR)
+    log.info("signs certificates with the key %s", key.public)
+    jobs = Jobs(federation, roster, key)
     join: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(roster.join)
     submit: grpc.RpcMethodHandler[Any, Any] = grpc.unary_stream_rpc_method_handler(jobs.submit)
     address = listen_at or federation.coordinator.address

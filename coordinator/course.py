@@ -7,18 +7,21 @@ import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from coordinator.certificate import certificate
 from coordinator.engine import Engine
 from coordinator.job import Forget, Job
+from coordinator.ledger import Ledger
 from coordinator.methods import fedora, proof, retraining
 from coordinator.methods.evaluation import evaluation, observation
 from coordinator.methods.fedora import Ending, Problem
 from coordinator.methods.training import training
 from coordinator.result import Made, result
-from protos.control_pb2 import Classes, Dropped, Ids, Ready, Request, Result, Setup, Statement
+from protos.control_pb2 import Classes, Ids, Ready, Request, Result, Setup, Statement
 from settings.federation import Federation
 from settings.model import MODEL_NAME
 from wire.errors import SettingsError
 from wire.seeds import derive
+from wire.signing import SigningKey
 
 Say = Callable[[str], Awaitable[None]]
 
@@ -30,18 +33,15 @@ FEDORA_PHASES = (fedora.UNLEARNING, fedora.REMAINING_PHASE, fedora.CHECK)
 class Forgotten:
     """What there is to say of an unlearning beside the figures of its models."""
 
-    problem: Problem
-    dropped: dict[str, Dropped]
-    ending: Ending | None  # None for a method without rounds of its own
-    proof: proof.Proof | None
+    ending: Ending
     statements: dict[str, Statement]
 
 
 class Course:
     """One job from beginning to end."""
 
-    def __init__(self, job: Job, engine: Engine, federation: Federation, say: Say) -> None:
-        self._job, self._engine, self._federation, self._say = job, engine, federation, say
+    def __init__(self, job: Job, engine: Engine, federation: Federation, key: SigningKey, say: Say) -> None:
+        self._job, self._engine, self._federation, self._key, self._say = job, engine, federation, key, say
         self._number = uuid.uuid4().hex
         self._models: dict[str, Made] = {}
 
@@ -54,6 +54,7 @@ class Course:
         await self._train()
         forgotten = await self._forget(problem) if problem else None
         ledger = await self._engine.collect()
+        seconds = time.perf_counter() - began
         figures = result(
             self._job,
             ready=ready,
@@ -62,9 +63,10 @@ class Course:
             ledger=ledger,
             models=self._models,
             ending=forgotten.ending if forgotten else None,
-            seconds=time.perf_counter() - began,
+            seconds=seconds,
         )
-        return Result(result_json=json.dumps(figures, indent=2), ledger_csv=ledger.to_csv())
+        proven = self._certify(forgotten, ledger, seconds) if forgotten else ""
+        return Result(result_json=json.dumps(figures, indent=2), ledger_csv=ledger.to_csv(), certificate_json=proven)
 
     async def _set_up(self) -> dict[str, Ready]:
         """Join the rows and make the networks."""
@@ -127,19 +129,44 @@ class Course:
     async def _forget(self, problem: Problem) -> Forgotten:
         """Drop the rows, forget, prove it, and compare with what was asked for."""
         job, engine = self._job, self._engine
-        dropped = await engine.drop()
-        ending = proven = None
+        await engine.drop()
         if job.unlearn.method == "fedora":
             method = fedora.paper(problem)
             ending = await engine.perform(method, rounds=problem.rounds)
             await self._measure(UNLEARNED, list(FEDORA_PHASES), saved_as=job.unlearn.save)
-            proven = await engine.perform(proof.proof(problem, pushed=True))
         else:
             await self._retrain(UNLEARNED, saved_as=job.unlearn.save)
+            ending = Ending(job.train.rounds, "all epochs were trained", constraint_held=None)
+        await engine.perform(proof.proof(problem, pushed=ending.pushed))
         statements = await engine.attest(before=job.train.save, after=job.unlearn.save)
         for other in job.compare:
             await self._retrain(other, saved_as=other)
-        return Forgotten(problem, dropped, ending, proven, statements)
+        return Forgotten(ending, statements)
+
+    def _certify(self, forgotten: Forgotten, ledger: Ledger, seconds: float) -> str:
+        """Put the certificate together and sign it."""
+        job, forget = self._job, self._job.forget
+        assert forget is not None
+        fedora_used = job.unlearn.method == "fedora"
+        return certificate(
+            job=self._number,
+            key=self._key,
+            active=self._federation.active.name,
+            statements=forgotten.statements,
+            keys=self._federation.keys,
+            kind=_kind(forget),
+            classes=forget.classes,
+            percent=forget.percent or 100.0 if forget.classes else None,
+            method=job.unlearn.method,
+            settings=job.unlearn.model_dump(mode="json"),
+            goal=job.unlearn.goal if fedora_used else None,
+            dual=job.unlearn.dual if fedora_used else None,
+            rounds=forgotten.ending.rounds,
+            stopped=forgotten.ending.stopped,
+            metrics={name: made.figures for name, made in self._models.items()},
+            traffic=ledger.summary(),
+            seconds=seconds,
+        )
 
     async def _retrain(self, name: str, *, saved_as: str) -> None:
         """Train fresh parameters on what remains."""
@@ -148,6 +175,10 @@ class Course:
         await self._engine.restart(seed=seed)
         await self._engine.perform(retraining.retraining(job.train, seed=seed), rounds=job.train.rounds)
         await self._measure(name, [retraining.NAME], saved_as=saved_as)
+
+
+def _kind(forget: Forget) -> str:
+    return "classes" if forget.classes is not None else "samples" if forget.samples is not None else "ids"
 
 
 def _message(forget: Forget, *, seed: int) -> Request:

@@ -16,6 +16,7 @@ from settings.federation import Federation
 from settings.files import parse
 from wire.errors import FedoraError, PartyError, to_failure
 from wire.protocol import COORDINATOR, check_protocol
+from wire.signing import SigningKey
 
 SUBMIT = DESCRIPTOR.services_by_name["Jobs"].methods_by_name["Submit"]
 
@@ -25,8 +26,8 @@ log = logging.getLogger(__name__)
 class Jobs:
     """The user's side of the coordinator."""
 
-    def __init__(self, federation: Federation, roster: Roster) -> None:
-        self._federation, self._roster = federation, roster
+    def __init__(self, federation: Federation, roster: Roster, key: SigningKey) -> None:
+        self._federation, self._roster, self._key = federation, roster, key
         self._busy = False
 
     async def submit(self, request: bytes, _: object) -> AsyncIterator[bytes]:
@@ -78,7 +79,7 @@ class Jobs:
         engine = Engine(self._federation, await self._roster.complete(), events.put)
         reason = "the job was stopped"
         try:
-            outcome = await Course(job, engine, self._federation, say).run()
+            outcome = await Course(job, engine, self._federation, self._key, say).run()
             reason = ""
             return outcome
         except FedoraError as error:

@@ -18,6 +18,7 @@ from settings.federation import Active, Coordinator, Deadlines, Federation
 from settings.storage import write_atomically
 from wire.errors import FedoraError, PartyError, PortError, from_exit_code
 from wire.protocol import COORDINATOR
+from wire.signing import SigningKey
 
 # Above the well-known ports, below the range from which outgoing connections take theirs.
 PORTS = range(20000, 32768)
@@ -52,7 +53,9 @@ def lay_out(
     The parties share this machine's cores: each gets so many compute threads that all together do not get in each
     other's way, unless a number is given.
     """
-    _write_yaml(folder / "federation.yaml", federation.model_dump())
+    members = [COORDINATOR, *federation.parties]
+    keys = {name: SigningKey.load_or_make(folder / "keys" / name).public for name in members}
+    _write_yaml(folder / "federation.yaml", {**federation.model_dump(), "keys": keys})
     threads = threads or max(1, (os.cpu_count() or 1) // (len(federation.parties) + 1))
     for name in federation.parties:
         party = {

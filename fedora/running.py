@@ -178,6 +178,8 @@ def keep(result: Result, out: Path) -> dict[str, Any]:
     """Write a job's result to a folder and return its figures."""
     write_atomically(out / "result.json", result.result_json + "\n")
     write_atomically(out / "ledger.csv", result.ledger_csv)
+    if result.certificate_json:
+        write_atomically(out / "certificate.json", result.certificate_json)
     figures: dict[str, Any] = json.loads(result.result_json)
     return figures
 

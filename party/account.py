@@ -31,13 +31,14 @@ class Account:
             self.residual_squared, self.residual_rows = report.figures["residual_squared"], report.rows
             self.moved_squared = report.figures["moved_squared"]
 
-    def add_uncertainty(self, phase: Phase, report: Report, classes: int) -> None:
+    def add_uncertainty(self, phase: Phase, rule: DualAscent, report: Report, classes: int) -> None:
         """Enter L_u, at the party that computes it."""
         self.uncertainty = {
             "loss": unlearning_loss(phase, report),
             "weight": phase.loss.uncertainty.omega,
             "classes": classes,
-            "gamma": phase.update.dual_ascent.gamma,
+            "gamma": phase.update.dual_ascent.gamma if rule.scalar else None,
+            "reduction": "sum" if phase.loss.reduction == Loss.SUM else "mean",
         }
 
 

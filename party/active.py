@@ -210,7 +210,7 @@ class Active(Role):
             for exchange in self.exchanges:
                 await duals.receive_summary(exchange.link, phase, rule, patience=patience)
         if self.account:
-            self.account.add_uncertainty(phase, report, self.ready().classes)
+            self.account.add_uncertainty(phase, rule, report, self.ready().classes)
 
     def assess(self, assess: Assess) -> Assessment:
         """Turn the predictions recorded since the last time into figures."""

@@ -24,6 +24,7 @@ from wire.errors import FedoraError, PartyError, from_failure, to_failure
 from wire.link import Link, pack_control, unpack_control
 from wire.meter import Meter
 from wire.protocol import COORDINATOR, PROTOCOL, VERSION
+from wire.signing import SigningKey
 
 GOODBYE_SECONDS = 1.0
 REJOIN_SECONDS = 1.0
@@ -45,6 +46,7 @@ class Member:
             own_bottom(settings.model, default="mlp")
         records = read(settings.data, with_labels=active)
         log.info("%s: %d rows, %s", settings.data.path, len(records.ids), records.described())
+        log.info("signs its statements with the key %s", SigningKey.load_or_make(settings.keys).public)
         self._around = Surroundings(settings, federation, records, Meter())
         self._reception = Reception(self._around) if active else None
         self._role: Role | None = None

@@ -121,7 +121,8 @@ class Ending:
 
     rounds: int
     stopped: str  # why, in words
-    constraint_held: bool
+    constraint_held: bool | None  # None for a method without one
+    pushed: bool = True  # whether the last round pushed; after recovery the dual variable is at rest, 0
 
 
 def paper(problem: Problem) -> Method[Ending]:
