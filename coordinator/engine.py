@@ -24,6 +24,7 @@ from protos.control_pb2 import (
     FromParty,
     PhaseFinished,
     PhaseStarted,
+    Privacy,
     Ready,
     Request,
     Restart,
@@ -60,9 +61,10 @@ class Engine:
         self.seconds: dict[str, float] = {}  # by name of phase
         self.history: list[dict[str, Any]] = []
         self._heard: dict[str, float] = {}  # when each party last sent something
+        self.privacy: dict[str, dict[str, Any]] = {}  # by party: what its noise amounts to
         self.identity = ""  # of the training that made the current model
         self.rows: dict[Samples.Set, int] = {}  # size of each sample set
-        self._mark: tuple[int, str] | None = None  # length of the history and identity before the last marked phase
+        self._marks: list[tuple[int, str]] = []  # length of the history and identity before each marked phase
 
     async def setup(self, setup: Setup) -> dict[str, Ready]:
         """Have every party join its rows and make its networks."""
@@ -131,7 +133,7 @@ class Engine:
             phase = next(method)
             while True:
                 if isinstance(phase, TakeBack):
-                    await self._take_back()
+                    await self._take_back(phase.marks)
                 else:
                     outcome = await self._run(phase, rounds)
                 phase = method.send(outcome)
@@ -152,6 +154,9 @@ class Engine:
         """Get every party's byte counts and reconcile them with each other and with the coordinator's own."""
         patience = self._patience
         answers = await self._ask(FromCoordinator(collect=Collect()), "readings", patience=patience)
+        self.privacy = {
+            name: _privacy(one.readings.privacy) for name, one in answers.items() if one.readings.HasField("privacy")
+        }
         books: dict[str, list[Reading]] = {name: list(one.readings.readings) for name, one in answers.items()}
         books[COORDINATOR] = [one for connection in self._connections for one in connection.meter.close()]
         ledger = Ledger.reconcile({**books}, self.predicted)
@@ -175,11 +180,12 @@ class Engine:
 
         await asyncio.gather(*(one(connection) for connection in self._connections))
 
-    async def _take_back(self) -> None:
-        """Have every party undo all since the last phase with a mark."""
-        await self._ask(FromCoordinator(take_back=TakeBackMessage()), "taken_back", patience=self._patience)
-        assert self._mark is not None
-        place, self.identity = self._mark
+    async def _take_back(self, marks: int) -> None:
+        """Have every party undo all since a phase with a mark."""
+        message = FromCoordinator(take_back=TakeBackMessage(marks=marks))
+        await self._ask(message, "taken_back", patience=self._patience)
+        place, self.identity = self._marks[-marks]
+        del self._marks[-marks:]
         for entry in self.history[place:]:
             entry["taken_back"] = True
 
@@ -187,7 +193,7 @@ class Engine:
         """Run one phase at every party."""
         assert self._cost is not None
         if phase.mark:
-            self._mark = len(self.history), self.identity
+            self._marks.append((len(self.history), self.identity))
         self._phases += 1
         phase.number = self._phases
         started = PhaseStarted(name=phase.name, round=phase.round, of_rounds=rounds, phase=phase.number)
@@ -284,6 +290,21 @@ def _entry(phase: Phase, outcome: Outcome, reports: dict[str, Report]) -> dict[s
         "compute_seconds": {name: report.compute_seconds for name, report in reports.items()},
         "wait_seconds": {name: report.wait_seconds for name, report in reports.items()},
         "figures": outcome.figures,
+    }
+
+
+def _privacy(told: Privacy) -> dict[str, Any]:
+    """Return what result.json says of a party's noise; an ε of null has no bound."""
+    bounded = {
+        name: value if math.isfinite(value) else None
+        for name, value in (("epsilon", told.epsilon), ("epsilon_whole", told.epsilon_whole))
+    }
+    return {
+        **bounded,
+        "delta": told.delta,
+        "releases": told.releases,
+        "rows_sent": told.rows_sent,
+        "repeatable": told.repeatable,
     }
 
 

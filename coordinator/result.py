@@ -86,6 +86,7 @@ def result(
         "seconds": seconds,
         "rows": {"train": common.train, "validation": common.validation, "test": common.test},
         "classes": common.classes,
+        "privacy": engine.privacy or None,
         "parties": {
             name: {
                 "role": "active" if name == active else "passive",

@@ -46,7 +46,12 @@ def loopback_federation(passive: list[str], *, deadlines: Deadlines | None = Non
 
 
 def lay_out(
-    folder: Path, federation: Federation, data: Mapping[str, Mapping[str, object]], *, threads: int | None = None
+    folder: Path,
+    federation: Federation,
+    data: Mapping[str, Mapping[str, object]],
+    *,
+    threads: int | None = None,
+    privacy: Mapping[str, Mapping[str, object]] | None = None,
 ) -> None:
     """Write the federation file and every party's file into a folder, as organisations would each on their own.
 
@@ -66,6 +71,8 @@ def lay_out(
             "keys": f"../keys/{name}",
             "threads": threads,
         }
+        if privacy and name in privacy:
+            party["privacy"] = dict(privacy[name])
         _write_yaml(folder / "parties" / f"{name}.yaml", party)
 
 

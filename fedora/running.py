@@ -19,6 +19,7 @@ from deploy.local import LocalCluster, lay_out, loopback_federation
 from deploy.submission import submit
 from fedora.following import Follower
 from party import models
+from party.settings import PrivacySettings
 from protos.control_pb2 import Event, Result
 from settings.federation import Deadlines, Federation
 from settings.files import Settings, check, load
@@ -37,6 +38,10 @@ class _BackdoorSection(Settings):
     backdoor: Backdoor
 
 
+class _PrivacySection(Settings):
+    privacy: dict[str, PrivacySettings]
+
+
 def load_job(path: Path) -> Job:
     """Read a job file and check what can be checked before any process starts."""
     job = load(path, Job)
@@ -50,6 +55,20 @@ def load_job(path: Path) -> Job:
 def as_yaml(job: Job) -> str:
     """Write a job as the coordinator gets it."""
     return yaml.safe_dump(job.model_dump(mode="json", by_alias=True, exclude_unset=True), sort_keys=False)
+
+
+def _privacy(job: Job, federation: Federation, origin: Path) -> dict[str, dict[str, object]]:
+    """Return each party's privacy settings; in a local run the noise is repeatable unless its `seed` is null."""
+    section = check({"privacy": job.privacy or {}}, _PrivacySection, origin=str(origin)).privacy
+    chosen: dict[str, dict[str, object]] = {}
+    for name, settings in section.items():
+        if name != "passive" and name not in federation.parties:
+            known = ", ".join(["passive", *federation.parties])
+            raise SettingsError(f"{origin}: privacy.{name}: there is no such party; allowed: {known}")
+        seed = settings.seed if "seed" in settings.model_fields_set else job.seed
+        for member in federation.passive if name == "passive" else [name]:
+            chosen[member] = {**settings.model_dump(mode="json"), "seed": seed}
+    return chosen
 
 
 def _read_ids(name: str, origin: Path) -> list[str]:
@@ -146,7 +165,8 @@ def prepare(
         job = job.model_copy(update={"forget": Forget(ids=list(made.poisoned))})
     files = made.files
     federation = loopback_federation([name for name in files if name != ACTIVE], deadlines=deadlines)
-    lay_out(out, federation, {name: file.reading for name, file in files.items()}, threads=threads)
+    reading = {name: file.reading for name, file in files.items()}
+    lay_out(out, federation, reading, threads=threads, privacy=_privacy(job, federation, origin))
     if earlier:
         _bring_models(earlier, out, federation.parties)
         job = job.model_copy(update={"train": job.train.model_copy(update={"load": LOADED})})

@@ -172,7 +172,7 @@ class Active(Role):
             if rule.needs_gradients:
                 torch.autograd.backward(losses.reduce(phase.loss, each, report.rows))
                 began = time.perf_counter()
-                await self._answer(phase, step, received)
+                await self._answer(phase, step, rows, received)
                 report.wait_seconds += time.perf_counter() - began
                 rule.step()
             report.correct += int((logits.detach().argmax(dim=1) == labels).sum())
@@ -226,11 +226,12 @@ class Active(Role):
         due = (one.receive(Kind.EMBEDDING, phase, step, rows, patience=patience) for one in self.exchanges)
         return await asyncio.gather(*due)
 
-    async def _answer(self, phase: Phase, step: int, received: Sequence[Tensor]) -> None:
+    async def _answer(self, phase: Phase, step: int, rows: Tensor, received: Sequence[Tensor]) -> None:
         """Send every passive party ∂L/∂h_i of one batch."""
         patience = self.around.federation.deadlines.step
         for exchange, embedding in zip(self.exchanges, received, strict=True):
-            await exchange.send(Kind.GRADIENT, phase, step, _gradient(embedding), patience=patience)
+            gradient = self.noise.apply(_gradient(embedding), rows, phase.number, step, exchange.link.peer)
+            await exchange.send(Kind.GRADIENT, phase, step, gradient, patience=patience)
 
     def _finite(self, loss: float, phase: Phase, step: int) -> float:
         """Pass a loss on, unless there is nothing to learn from it."""

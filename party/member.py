@@ -6,6 +6,7 @@ import logging
 import time
 import traceback
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 
 import grpc
 
@@ -15,7 +16,7 @@ from party.passive import Passive
 from party.role import Role, Surroundings
 from party.settings import PartySettings
 from party.share import own_bottom
-from protos.control_pb2 import DESCRIPTOR, FromCoordinator, FromParty, Hello, Idle, Readings, Saved, TakenBack
+from protos.control_pb2 import DESCRIPTOR, FromCoordinator, FromParty, Hello, Idle, Privacy, Readings, Saved, TakenBack
 from protos.failure_pb2 import Failure
 from protos.phase_pb2 import Progress
 from settings.federation import Federation
@@ -192,7 +193,7 @@ class Member:
         return FromParty(restarted=self._in_job().restart(message.restart))
 
     async def _take_back(self, _: ControlLink, message: FromCoordinator) -> FromParty:
-        self._in_job().ready().take_back()
+        self._in_job().ready().take_back(message.take_back.marks)
         return FromParty(taken_back=TakenBack())
 
     async def _assess(self, _: ControlLink, message: FromCoordinator) -> FromParty:
@@ -213,7 +214,9 @@ class Member:
         return FromParty(statement=self._in_job().attest(message.attest))
 
     async def _collect(self, _: ControlLink, message: FromCoordinator) -> FromParty:
-        return FromParty(readings=Readings(readings=self._around.meter.close()))
+        loss = self._in_job().noise.loss()
+        privacy = Privacy(**asdict(loss)) if loss else None
+        return FromParty(readings=Readings(readings=self._around.meter.close(), privacy=privacy))
 
     def _in_job(self) -> Role:
         if self._role is None:

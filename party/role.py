@@ -15,6 +15,7 @@ from party.account import Account
 from party.alignment import Alignment, PlainComparison
 from party.data.records import Records
 from party.exchange import TensorExchange
+from party.privacy import Noise
 from party.settings import PartySettings
 from party.share import Share
 from party.statement import commit, sign_statement, statement
@@ -53,6 +54,7 @@ class Role(ABC):
         self.account: Account | None = None  # from the moment rows are dropped
         self.metrics: dict[str, dict[str, float]] = {}  # active party: figures by model
         self.exchanges: list[TensorExchange] = []
+        self.noise = Noise(around.settings.privacy, party=around.settings.name)
 
     @abstractmethod
     async def connect(self) -> Order:

@@ -49,7 +49,7 @@ class Share:
     description: dict[str, Any]  # stored with the networks: all that is needed to use them again
     truth: Tensor | None = None  # the true classes, where labels were changed on purpose
     memory: Memory = field(default_factory=Memory)
-    _mark: Mark | None = None
+    _marks: list[Mark] = field(default_factory=list)
 
     def embed(self, rows: Tensor, phase: Phase, step: int) -> Tensor:
         """Return h_i = φ_i(A_i; θ_i) for some rows."""
@@ -80,19 +80,22 @@ class Share:
         return sum(float((now.detach().double() - then.double()).square().sum()) for now, then in pairs)
 
     def mark(self) -> None:
-        """Remember the state as it is now."""
-        self._mark = Mark(copy.deepcopy(dict(self.networks.state_dict())), copy.deepcopy(self.memory.kept))
+        """Remember the state as it is now, and as it was at the last mark."""
+        now = Mark(copy.deepcopy(dict(self.networks.state_dict())), copy.deepcopy(self.memory.kept))
+        self._marks = [*self._marks[-1:], now]
 
-    def take_back(self) -> None:
-        """Return to the state that was last marked."""
-        if self._mark is None:
-            raise PartyError("coordinator", "asked to take back a phase where none was marked")
-        self.networks.load_state_dict(self._mark.networks)
-        self.memory.kept = copy.deepcopy(self._mark.kept)
+    def take_back(self, marks: int) -> None:
+        """Return to the state of a mark, the last one or the one before it; that one and later ones are gone then."""
+        if not 0 < marks <= len(self._marks):
+            raise PartyError("coordinator", f"asked to take back {marks} marks where {len(self._marks)} are kept")
+        mark = self._marks[-marks]
+        del self._marks[-marks:]
+        self.networks.load_state_dict(mark.networks)
+        self.memory.kept = mark.kept
 
     def begin(self) -> None:
         """Take the parameters as they are for θ_init, and forget what update rules remember."""
-        self.memory, self._mark = Memory(initial=self.snapshot()), None
+        self.memory, self._marks = Memory(initial=self.snapshot()), []
 
     def restart(self, path: Path | None, *, place: int, seed: int) -> None:
         """Go on from a saved model, or from fresh parameters."""

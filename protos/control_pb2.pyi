@@ -189,8 +189,10 @@ class Restarted(_message.Message):
     def __init__(self, identity: _Optional[str] = ...) -> None: ...
 
 class TakeBack(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("marks",)
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    marks: int
+    def __init__(self, marks: _Optional[int] = ...) -> None: ...
 
 class TakenBack(_message.Message):
     __slots__ = ()
@@ -256,10 +258,28 @@ class Collect(_message.Message):
     def __init__(self) -> None: ...
 
 class Readings(_message.Message):
-    __slots__ = ("readings",)
+    __slots__ = ("readings", "privacy")
     READINGS_FIELD_NUMBER: _ClassVar[int]
+    PRIVACY_FIELD_NUMBER: _ClassVar[int]
     readings: _containers.RepeatedCompositeFieldContainer[_meter_pb2.Reading]
-    def __init__(self, readings: _Optional[_Iterable[_Union[_meter_pb2.Reading, _Mapping]]] = ...) -> None: ...
+    privacy: Privacy
+    def __init__(self, readings: _Optional[_Iterable[_Union[_meter_pb2.Reading, _Mapping]]] = ..., privacy: _Optional[_Union[Privacy, _Mapping]] = ...) -> None: ...
+
+class Privacy(_message.Message):
+    __slots__ = ("delta", "releases", "epsilon", "rows_sent", "epsilon_whole", "repeatable")
+    DELTA_FIELD_NUMBER: _ClassVar[int]
+    RELEASES_FIELD_NUMBER: _ClassVar[int]
+    EPSILON_FIELD_NUMBER: _ClassVar[int]
+    ROWS_SENT_FIELD_NUMBER: _ClassVar[int]
+    EPSILON_WHOLE_FIELD_NUMBER: _ClassVar[int]
+    REPEATABLE_FIELD_NUMBER: _ClassVar[int]
+    delta: float
+    releases: int
+    epsilon: float
+    rows_sent: int
+    epsilon_whole: float
+    repeatable: bool
+    def __init__(self, delta: _Optional[float] = ..., releases: _Optional[int] = ..., epsilon: _Optional[float] = ..., rows_sent: _Optional[int] = ..., epsilon_whole: _Optional[float] = ..., repeatable: _Optional[bool] = ...) -> None: ...
 
 class Dismiss(_message.Message):
     __slots__ = ("reason",)

@@ -102,7 +102,7 @@ class Adam(_message.Message):
     def __init__(self, lr: _Optional[float] = ..., beta1: _Optional[float] = ..., beta2: _Optional[float] = ..., epsilon: _Optional[float] = ..., weight_decay: _Optional[float] = ...) -> None: ...
 
 class DualAscent(_message.Message):
-    __slots__ = ("form", "sigma", "gamma", "normalised", "audit")
+    __slots__ = ("form", "sigma", "gamma", "normalised", "audit", "omega_max", "rest_at")
     class Form(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PARAMETERWISE: _ClassVar[DualAscent.Form]
@@ -114,24 +114,36 @@ class DualAscent(_message.Message):
     GAMMA_FIELD_NUMBER: _ClassVar[int]
     NORMALISED_FIELD_NUMBER: _ClassVar[int]
     AUDIT_FIELD_NUMBER: _ClassVar[int]
+    OMEGA_MAX_FIELD_NUMBER: _ClassVar[int]
+    REST_AT_FIELD_NUMBER: _ClassVar[int]
     form: DualAscent.Form
     sigma: float
     gamma: float
     normalised: bool
     audit: bool
-    def __init__(self, form: _Optional[_Union[DualAscent.Form, str]] = ..., sigma: _Optional[float] = ..., gamma: _Optional[float] = ..., normalised: _Optional[bool] = ..., audit: _Optional[bool] = ...) -> None: ...
+    omega_max: float
+    rest_at: float
+    def __init__(self, form: _Optional[_Union[DualAscent.Form, str]] = ..., sigma: _Optional[float] = ..., gamma: _Optional[float] = ..., normalised: _Optional[bool] = ..., audit: _Optional[bool] = ..., omega_max: _Optional[float] = ..., rest_at: _Optional[float] = ...) -> None: ...
 
 class PrimalDescent(_message.Message):
-    __slots__ = ("sgd", "adam", "rho", "push_rate")
+    __slots__ = ("sgd", "adam", "rho", "push")
+    class Push(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        AS_IT_IS: _ClassVar[PrimalDescent.Push]
+        BALANCED: _ClassVar[PrimalDescent.Push]
+        NONE: _ClassVar[PrimalDescent.Push]
+    AS_IT_IS: PrimalDescent.Push
+    BALANCED: PrimalDescent.Push
+    NONE: PrimalDescent.Push
     SGD_FIELD_NUMBER: _ClassVar[int]
     ADAM_FIELD_NUMBER: _ClassVar[int]
     RHO_FIELD_NUMBER: _ClassVar[int]
-    PUSH_RATE_FIELD_NUMBER: _ClassVar[int]
+    PUSH_FIELD_NUMBER: _ClassVar[int]
     sgd: Sgd
     adam: Adam
     rho: float
-    push_rate: float
-    def __init__(self, sgd: _Optional[_Union[Sgd, _Mapping]] = ..., adam: _Optional[_Union[Adam, _Mapping]] = ..., rho: _Optional[float] = ..., push_rate: _Optional[float] = ...) -> None: ...
+    push: PrimalDescent.Push
+    def __init__(self, sgd: _Optional[_Union[Sgd, _Mapping]] = ..., adam: _Optional[_Union[Adam, _Mapping]] = ..., rho: _Optional[float] = ..., push: _Optional[_Union[PrimalDescent.Push, str]] = ...) -> None: ...
 
 class Residual(_message.Message):
     __slots__ = ("rho",)

@@ -11,7 +11,9 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class TakeBack:
-    """What a method yields in place of a phase to undo all since the last phase with a mark, at every party."""
+    """What a method yields in place of a phase to undo all since one with a mark, at every party."""
+
+    marks: int = 1  # since the last one; 2 since the one before it
 
 
 @dataclass(frozen=True)

@@ -98,10 +98,10 @@ class Problem:
         return phase
 
     def descent(
-        self, round: int, step: Sgd | Adam, push_rate: float, *, part: float, fresh: bool = False, mark: bool = False
+        self, round: int, step: Sgd | Adam, push: PrimalDescent.Push, *, part: float, fresh: bool = False
     ) -> Phase:
         """Return the primal descent over a fresh draw of D_r, the networks in train mode."""
-        rule = PrimalDescent(rho=self.settings.rho, push_rate=push_rate)
+        rule = PrimalDescent(rho=self.settings.rho, push=push)
         (rule.sgd if isinstance(step, Sgd) else rule.adam).CopyFrom(step)  # type: ignore[arg-type]
         return Phase(
             name=REMAINING_PHASE,
@@ -111,7 +111,6 @@ class Problem:
             update=Update(primal_descent=rule, fresh=fresh),
             loss=Loss(cross_entropy={}),
             train_mode=True,
-            mark=mark,
         )
 
 
@@ -131,14 +130,14 @@ def paper(problem: Problem) -> Method[Ending]:
     steps, rounds = _first_steps(problem), problem.rounds
     δ = 1.0 if "asymmetric-batches" in settings.without else _given(settings.delta, 0.05)
     forgetting = "unlearning-loss" not in settings.without
+    push = PrimalDescent.AS_IT_IS if forgetting else PrimalDescent.NONE
     loss, calm = -math.inf, 0
     for k in range(1, rounds + 1):
         size = math.inf
         if forgetting:
             ascent = yield problem.unlearning(k, steps.sigma, fresh=k == 1)
             loss, size = problem.loss(ascent.loss), math.sqrt(ascent.total("parameters_squared"))
-        τ = steps.tau
-        descent = yield problem.descent(k, Sgd(lr=τ), τ if forgetting else 0.0, part=δ, fresh=k == 1)
+        descent = yield problem.descent(k, Sgd(lr=steps.tau), push, part=δ, fresh=k == 1)
         if "adaptive-steps" not in settings.without:
             steps = steps.adapt(descent.change)
         calm = calm + 1 if loss >= problem.level and descent.change <= settings.tolerance * size else 0

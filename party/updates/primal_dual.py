@@ -19,10 +19,11 @@ from wire.errors import PartyError
 
 @dataclass(frozen=True)
 class Dual:
-    """The dual variable of one party, and the push on its parameters that follows from it."""
+    """The dual variable of one party, and what follows from it for its parameters."""
 
     omega: list[Tensor] | float  # Ω_i of the shape of θ_i, or one Ω for all parties
-    push: list[Tensor]  # what the constraint asks of each parameter
+    push: list[Tensor]  # what the constraint asks of each parameter: Ω·g_i, or g_i ∘ Ω_i
+    lengths: list[float]  # ‖g‖, tensor by tensor
 
     def summary(self) -> dict[str, float]:
         """Return norm, largest value and positive share of Ω."""
@@ -32,6 +33,11 @@ class Dual:
             "dual_largest": float(flat.max()),
             "dual_positive_share": float((flat > 0).double().mean()),
         }
+
+    def balanced(self, gradients: Sequence[Tensor]) -> list[Tensor]:
+        """Return the push as if g were, tensor by tensor, as long as these gradients."""
+        terms = zip(self.push, gradients, self.lengths, strict=True)
+        return [push * (float(gradient.norm()) / length) if length else push for push, gradient, length in terms]
 
 
 class DualAscent(Rule):
@@ -49,28 +55,35 @@ class DualAscent(Rule):
 
     def ascend(self, loss: float) -> float:
         """Ω ← max(0, Ω + σ·(γ − L_u)): the scalar form's ascent, at the party that knows L_u."""
-        σ, γ = self.update.dual_ascent.sigma, self.update.dual_ascent.gamma
-        before = self.memory.kept.get("dual_ascent")
+        settings, before = self.update.dual_ascent, self.memory.kept.get("dual_ascent")
         Ω = before.omega if before else 0.0  # noqa: N806 (the paper's letter)
-        return max(0.0, Ω + σ * (γ - loss))
+        Ω = max(0.0, Ω + settings.sigma * (settings.gamma - loss))  # noqa: N806
+        return self.rested(min(Ω, settings.omega_max or math.inf), loss)
+
+    def rested(self, omega: float, loss: float) -> float:
+        """Return Ω, or 0 where L_u has reached the level at which it rests."""
+        settings = self.update.dual_ascent
+        return 0.0 if settings.HasField("rest_at") and loss >= settings.rest_at else omega
 
     def settle(self, omega: float | None) -> Dual:
         """Update the dual variable and the push; the scalar form is told its Ω."""
         g = [_gradient(parameter) for parameter in self.parameters]
-        dual = Dual(omega, scalar_push(omega, g)) if omega is not None else self._parameterwise(g)
+        dual = self._scalar(omega, g) if omega is not None else self._parameterwise(g)
         self.memory.kept["dual_ascent"] = dual
         self.clear_gradients()
         return dual
 
+    def _scalar(self, omega: float, g: list[Tensor]) -> Dual:
+        return Dual(omega, [omega * one for one in g], _lengths(g))
+
     def _parameterwise(self, g: list[Tensor]) -> Dual:
-        settings = self.update.dual_ascent
-        before = self.memory.kept.get("dual_ascent")
+        """Ω_i ← max(0, Ω_i + σ·(γ − g_i)), value by value: Algorithm 1's ascent."""
+        settings, before = self.update.dual_ascent, self.memory.kept.get("dual_ascent")
+        σ, γ, most = settings.sigma, settings.gamma, settings.omega_max or math.inf
+        measured = [_in_own_units(one) for one in g] if settings.normalised else g
         Ω = before.omega if before else [torch.zeros_like(one) for one in g]  # noqa: N806 (the paper's letter)
-        if settings.normalised:
-            unit = _root_mean_square(g)
-            g = [one / unit for one in g]
-        Ω = ascend_parameterwise(Ω, g, settings.sigma, settings.gamma)  # noqa: N806
-        return Dual(Ω, [one * weight for one, weight in zip(g, Ω, strict=True)])
+        Ω = [(old + σ * (γ - one)).clamp(0, most) for old, one in zip(Ω, measured, strict=True)]  # noqa: N806
+        return Dual(Ω, [one * weight for one, weight in zip(g, Ω, strict=True)], _lengths(g))
 
     def account(self) -> dict[str, Any]:
         """Return what a signed statement says of Ω."""
@@ -86,22 +99,13 @@ class DualAscent(Rule):
         return {
             **dual.summary(),
             "push_squared": _squared(dual.push),
+            "gradient_squared": sum(length**2 for length in dual.lengths),
             "parameters_squared": _squared([parameter.detach() for parameter in self.parameters]),
         }
 
 
-def ascend_parameterwise(omega: Sequence[Tensor], g: Sequence[Tensor], sigma: float, gamma: float) -> list[Tensor]:
-    """Ω_i ← max(0, Ω_i + σ·(γ − g_i)), value by value: Algorithm 1's ascent."""
-    return [(Ω + sigma * (gamma - one)).clamp(min=0) for Ω, one in zip(omega, g, strict=True)]
-
-
-def scalar_push(omega: float, g: Sequence[Tensor]) -> list[Tensor]:
-    """Return Ω·g_i, the Lagrangian's push."""
-    return [omega * one for one in g]
-
-
 class PrimalDescent(Rule):
-    """The remaining phase: θ_i ← step(θ_i, ∂L_r/∂θ_i + ρ·(θ_i − θ_i,init)) + η·push_i after every batch."""
+    """The remaining phase: θ_i ← step(θ_i, ∂L_r/∂θ_i − push_i + ρ·(θ_i − θ_i,init)) after every batch."""
 
     _stepped = False
 
@@ -109,9 +113,13 @@ class PrimalDescent(Rule):
         """Take one substep and clear the gradients for the next batch."""
         settings = self.update.primal_descent
         self._stepped = True
-        if settings.rho:
-            for θ, θ_init in zip(self.parameters, initial(self.memory), strict=True):
-                θ.grad = _gradient(θ) + settings.rho * (θ.detach() - θ_init)
+        gradients = [_gradient(θ) for θ in self.parameters]
+        pushes, ρ = self._pushes(gradients), settings.rho
+        for θ, θ_init, gradient, push in zip(
+            self.parameters, initial(self.memory), gradients, pushes or gradients, strict=True
+        ):
+            total = gradient - push if pushes else gradient
+            θ.grad = total + ρ * (θ.detach() - θ_init) if ρ else total
         kept = self.memory.kept.setdefault("primal_descent", {})
         match settings.WhichOneof("step"):
             case "sgd":
@@ -120,11 +128,18 @@ class PrimalDescent(Rule):
                 adam_step(self, settings.adam, kept)
             case _:
                 raise PartyError("coordinator", "asked for a primal descent without a step")
-        if settings.push_rate:
-            with torch.no_grad():
-                for θ, push in zip(self.parameters, current_push(self.memory), strict=True):
-                    θ.add_(push, alpha=settings.push_rate)
         self.clear_gradients()
+
+    def _pushes(self, gradients: list[Tensor]) -> list[Tensor]:
+        """Return the push on each parameter in this substep; nothing where there is none."""
+        dual: Dual | None = self.memory.kept.get("dual_ascent")
+        match self.update.primal_descent.push:
+            case phase_pb2.PrimalDescent.NONE:
+                return []
+            case phase_pb2.PrimalDescent.BALANCED:
+                return dual.balanced(gradients) if dual else []
+            case _:
+                return dual.push if dual else []
 
     def finish(self) -> dict[str, float]:
         """Take the one substep of a phase without batches, where ∂L_r counts as 0."""
@@ -179,6 +194,11 @@ def _squared(values: Sequence[Tensor]) -> float:
     return float(sum(float(value.detach().double().square().sum()) for value in values))
 
 
-def _root_mean_square(values: Sequence[Tensor]) -> float:
-    count = sum(value.numel() for value in values)
-    return math.sqrt(_squared(values) / count) or 1.0
+def _lengths(values: Sequence[Tensor]) -> list[float]:
+    return [float(value.norm()) for value in values]
+
+
+def _in_own_units(value: Tensor) -> Tensor:
+    """Divide a tensor by its root mean square."""
+    unit = float(value.square().mean().sqrt())
+    return value / unit if unit else value
