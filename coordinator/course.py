@@ -11,7 +11,7 @@ from coordinator.certificate import certificate
 from coordinator.engine import Engine
 from coordinator.job import Forget, Job
 from coordinator.ledger import Ledger
-from coordinator.methods import fedora, proof, retraining
+from coordinator.methods import fedora, proof, retraining, self_scaling
 from coordinator.methods.evaluation import evaluation, observation
 from coordinator.methods.fedora import Ending, Problem
 from coordinator.methods.training import training
@@ -26,7 +26,7 @@ from wire.signing import SigningKey
 Say = Callable[[str], Awaitable[None]]
 
 ORIGINAL, UNLEARNED, RETRAIN = "original", "unlearned", "retrain"
-FEDORA_PHASES = (fedora.UNLEARNING, fedora.REMAINING_PHASE, fedora.CHECK)
+FEDORA_PHASES = (fedora.UNLEARNING, fedora.REMAINING_PHASE, fedora.RECOVERY)
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,8 @@ class Course:
         job, engine = self._job, self._engine
         await engine.drop()
         if job.unlearn.method == "fedora":
-            method = fedora.paper(problem)
-            ending = await engine.perform(method, rounds=problem.rounds)
+            method = fedora.paper if job.unlearn.steps == "paper" else self_scaling.auto
+            ending = await engine.perform(method(problem), rounds=problem.rounds)
             await self._measure(UNLEARNED, list(FEDORA_PHASES), saved_as=job.unlearn.save)
         else:
             await self._retrain(UNLEARNED, saved_as=job.unlearn.save)

@@ -102,7 +102,7 @@ class Adam(_message.Message):
     def __init__(self, lr: _Optional[float] = ..., beta1: _Optional[float] = ..., beta2: _Optional[float] = ..., epsilon: _Optional[float] = ..., weight_decay: _Optional[float] = ...) -> None: ...
 
 class DualAscent(_message.Message):
-    __slots__ = ("form", "sigma", "gamma", "normalised", "audit", "omega_max", "rest_at")
+    __slots__ = ("form", "sigma", "gamma", "normalised", "audit", "omega_max")
     class Form(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PARAMETERWISE: _ClassVar[DualAscent.Form]
@@ -115,18 +115,16 @@ class DualAscent(_message.Message):
     NORMALISED_FIELD_NUMBER: _ClassVar[int]
     AUDIT_FIELD_NUMBER: _ClassVar[int]
     OMEGA_MAX_FIELD_NUMBER: _ClassVar[int]
-    REST_AT_FIELD_NUMBER: _ClassVar[int]
     form: DualAscent.Form
     sigma: float
     gamma: float
     normalised: bool
     audit: bool
     omega_max: float
-    rest_at: float
-    def __init__(self, form: _Optional[_Union[DualAscent.Form, str]] = ..., sigma: _Optional[float] = ..., gamma: _Optional[float] = ..., normalised: _Optional[bool] = ..., audit: _Optional[bool] = ..., omega_max: _Optional[float] = ..., rest_at: _Optional[float] = ...) -> None: ...
+    def __init__(self, form: _Optional[_Union[DualAscent.Form, str]] = ..., sigma: _Optional[float] = ..., gamma: _Optional[float] = ..., normalised: _Optional[bool] = ..., audit: _Optional[bool] = ..., omega_max: _Optional[float] = ...) -> None: ...
 
 class PrimalDescent(_message.Message):
-    __slots__ = ("sgd", "adam", "rho", "push")
+    __slots__ = ("sgd", "adam", "rho", "push", "fade")
     class Push(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         AS_IT_IS: _ClassVar[PrimalDescent.Push]
@@ -139,11 +137,13 @@ class PrimalDescent(_message.Message):
     ADAM_FIELD_NUMBER: _ClassVar[int]
     RHO_FIELD_NUMBER: _ClassVar[int]
     PUSH_FIELD_NUMBER: _ClassVar[int]
+    FADE_FIELD_NUMBER: _ClassVar[int]
     sgd: Sgd
     adam: Adam
     rho: float
     push: PrimalDescent.Push
-    def __init__(self, sgd: _Optional[_Union[Sgd, _Mapping]] = ..., adam: _Optional[_Union[Adam, _Mapping]] = ..., rho: _Optional[float] = ..., push: _Optional[_Union[PrimalDescent.Push, str]] = ...) -> None: ...
+    fade: float
+    def __init__(self, sgd: _Optional[_Union[Sgd, _Mapping]] = ..., adam: _Optional[_Union[Adam, _Mapping]] = ..., rho: _Optional[float] = ..., push: _Optional[_Union[PrimalDescent.Push, str]] = ..., fade: _Optional[float] = ...) -> None: ...
 
 class Residual(_message.Message):
     __slots__ = ("rho",)

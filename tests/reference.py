@@ -1,5 +1,7 @@
 """The same network in one process: plain autograd, torch's own optimizers, no messages. What the cluster must equal."""
 
+import copy
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from coordinator.job import Job
+from coordinator.methods import Method, Outcome, R, TakeBack
 from coordinator.methods.training import learning_rate
 from party import models
 from party.data.encoding import LabelEncoding, learn
 from party.data.reading import read
 from party.data.split import assign
 from party.settings import load_party
+from protos.phase_pb2 import DualAscent, Loss, Phase, PrimalDescent, Samples
 from settings.model import Model
 from wire.seeds import derive
 
@@ -30,6 +34,7 @@ class Joint:
     train: int
     bottoms: nn.ModuleList
     top: nn.Module
+    classes: list[str]
 
     def logits(self, rows: Tensor) -> Tensor:
         pairs = zip(self.bottoms, self.inputs, strict=True)
@@ -79,7 +84,7 @@ def join(run: Path, job: Job) -> Joint:
             labels = torch.from_numpy(classes.apply(aligned.labels))
     torch.manual_seed(derive(job.seed, "top"))
     top = models.mlp.top(len(bottoms) * model.embedding, model.top, len(classes.classes))
-    return Joint(inputs, owners, labels, train, bottoms, top)
+    return Joint(inputs, owners, labels, train, bottoms, top, classes.classes)
 
 
 def train(joint: Joint, job: Job) -> None:
@@ -100,3 +105,139 @@ def train(joint: Joint, job: Job) -> None:
             optimizer.zero_grad()
             torch.autograd.backward(functional.cross_entropy(joint.logits(rows), joint.labels[rows]))
             optimizer.step()
+
+
+@dataclass
+class Unlearning:
+    """Unlearning in the plainest way there is: it runs a method's phases on the joint network."""
+
+    joint: Joint
+    forget: Tensor  # D_u
+
+    def __post_init__(self) -> None:
+        train = torch.arange(self.joint.train)
+        self.sets = {Samples.FORGET: self.forget, Samples.REMAINING: train[~torch.isin(train, self.forget)]}
+        self.parameters = [*self.joint.bottoms.parameters(), *self.joint.top.parameters()]
+        self.initial = [one.detach().clone() for one in self.parameters]
+        self.omega: Any = None
+        self.push: list[Tensor] = []
+        self.g: list[Tensor] = []
+        self.optimizer: torch.optim.Optimizer | None = None
+        self.support = [torch.zeros_like(one) for one in self.parameters]
+        self.losses: list[float] = []  # L_u of every unlearning phase
+        self.marks: list[Any] = []
+
+    def perform(self, method: Method[R]) -> R:
+        try:
+            phase = next(method)
+            while True:
+                if isinstance(phase, TakeBack):
+                    self._take_back(phase.marks)
+                else:
+                    outcome = self._run(phase)
+                phase = method.send(outcome)
+        except StopIteration as stop:
+            value: R = stop.value
+            return value
+
+    def _run(self, phase: Phase) -> Outcome:
+        if phase.mark:
+            self.marks.append(
+                copy.deepcopy((self._values(), self.omega, self.push, self.g, self.optimizer, self.support))
+            )
+        before = self._values()
+        batches = self._draw(phase)
+        self.joint.bottoms.train(phase.train_mode)
+        self.joint.top.train(phase.train_mode)
+        run = self._ascend if phase.update.HasField("dual_ascent") else self._descend
+        loss = run(phase, batches)
+        rows = sum(len(batch) for batch in batches)
+        pairs = zip(self.parameters, before, strict=True)
+        change = math.sqrt(sum(float((now.detach().double() - then.double()).square().sum()) for now, then in pairs))
+        size = sum(float(one.detach().double().square().sum()) for one in self.parameters)
+        return Outcome(rows, loss, 0.0, change, 0.0, {"all": {"parameters_squared": size}})
+
+    def _draw(self, phase: Phase) -> list[Tensor]:
+        rows = self.sets[phase.over.set]
+        if phase.over.share == 0:
+            return []
+        if phase.plan.shuffle or phase.over.share < 1:
+            order = torch.randperm(
+                len(rows), generator=torch.Generator().manual_seed(derive(phase.plan.seed, "batches"))
+            )
+            rows = rows[order[: max(1, math.ceil(phase.over.share * len(rows) - 1e-9))]]
+        return list(torch.split(rows, phase.plan.batch_size))
+
+    def _ascend(self, phase: Phase, batches: list[Tensor]) -> float:
+        """Dual ascent: Ω ← max(0, Ω + σ(γ − L_u)), or with g in the place of L_u, parameter by parameter."""
+        rule, count = phase.update.dual_ascent, sum(len(batch) for batch in batches)
+        self._clear()
+        total = 0.0
+        for batch in batches:
+            p = self.joint.logits(batch).log_softmax(dim=1)
+            entropy = -(p.exp() * p).sum(dim=1)
+            each = phase.loss.uncertainty.omega * (2 * entropy - torch.log(torch.tensor(float(p.shape[1]))))
+            total += float(each.detach().sum())
+            torch.autograd.backward(each.sum() if phase.loss.reduction == Loss.SUM else each.sum() / count)
+        self.g = [one.grad.clone() if one.grad is not None else torch.zeros_like(one) for one in self.parameters]
+        loss = total if phase.loss.reduction == Loss.SUM else total / count
+        self.losses.append(loss)
+        most = rule.omega_max or math.inf
+        if rule.form == DualAscent.SCALAR:
+            before = 0.0 if phase.update.fresh or self.omega is None else self.omega
+            self.omega = min(most, max(0.0, before + rule.sigma * (rule.gamma - loss)))
+            self.push = [self.omega * one for one in self.g]
+        else:
+            fresh = phase.update.fresh or self.omega is None
+            before = [torch.zeros_like(one) for one in self.g] if fresh else self.omega
+            measured = [g / float(g.square().mean().sqrt()) for g in self.g] if rule.normalised else self.g
+            pairs = zip(before, measured, strict=True)
+            self.omega = [(old + rule.sigma * (rule.gamma - g)).clamp(0, most) for old, g in pairs]
+            self.push = [g * omega for g, omega in zip(self.g, self.omega, strict=True)]
+        return total / count
+
+    def _descend(self, phase: Phase, batches: list[Tensor]) -> float:
+        """Primal descent: Θ ← Θ − τ(∇L_r − push + ρ(Θ − Θ_init)), by plain steps or by Adam."""
+        rule = phase.update.primal_descent
+        if phase.update.fresh or self.optimizer is None:
+            adam = rule.WhichOneof("step") == "adam"
+            self.optimizer = torch.optim.Adam(self.parameters) if adam else torch.optim.SGD(self.parameters)
+        self.optimizer.param_groups[0]["lr"] = rule.adam.lr if rule.WhichOneof("step") == "adam" else rule.sgd.lr
+        total = 0.0
+        for batch in batches or [torch.arange(0)]:
+            self._clear()
+            if len(batch):
+                each = functional.cross_entropy(self.joint.logits(batch), self.joint.labels[batch], reduction="none")
+                total += float(each.detach().sum())
+                torch.autograd.backward(each.mean())
+            for place, one in enumerate(self.parameters):
+                gradient = torch.zeros_like(one) if one.grad is None else one.grad
+                self.support[place] += gradient * gradient
+                push = None
+                if rule.push == PrimalDescent.AS_IT_IS and self.push:
+                    push = self.push[place]
+                if rule.push == PrimalDescent.BALANCED:
+                    push = self.push[place] * (float(gradient.norm()) / float(self.g[place].norm()))
+                gradient = gradient if push is None else gradient - push
+                one.grad = gradient + rule.rho * (one.detach() - self.initial[place]) if rule.rho else gradient
+            self.optimizer.step()
+            if rule.fade:
+                with torch.no_grad():
+                    for one, support in zip(self.parameters, self.support, strict=True):
+                        one.mul_(1 - rule.fade / (1 + support / (1e-5 * float(support.mean()))))
+        count = sum(len(batch) for batch in batches)
+        return total / count if count else math.nan
+
+    def _take_back(self, marks: int) -> None:
+        values, self.omega, self.push, self.g, self.optimizer, self.support = self.marks[-marks]
+        del self.marks[-marks:]
+        with torch.no_grad():
+            for one, value in zip(self.parameters, values, strict=True):
+                one.copy_(value)
+
+    def _values(self) -> list[Tensor]:
+        return [one.detach().clone() for one in self.parameters]
+
+    def _clear(self) -> None:
+        for one in self.parameters:
+            one.grad = None

@@ -5,4 +5,6 @@ import math
 
 def rows_drawn(share: float, rows: int) -> int:
     """Return the whole number of rows that a share comes to, rounded up; of something it is at least one."""
+    if not share:
+        return 0
     return min(rows, max(1, math.ceil(share * rows - 1e-9)))  # 0.07 × 100 is a little over 7 in floating point

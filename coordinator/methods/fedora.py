@@ -15,7 +15,7 @@ from protos.phase_pb2 import Adam, DualAscent, Loss, Phase, Plan, PrimalDescent,
 from wire.errors import SettingsError
 from wire.seeds import derive
 
-UNLEARNING, REMAINING_PHASE, CHECK = "unlearning", "remaining", "check"
+UNLEARNING, REMAINING_PHASE, RECOVERY = "unlearning", "remaining", "recovery"
 FORMS = {"scalar": DualAscent.SCALAR, "parameterwise": DualAscent.PARAMETERWISE}
 REDUCTIONS = {"mean": Loss.SET_MEAN, "sum": Loss.SUM}
 
@@ -73,14 +73,23 @@ class Problem:
         return mean * self.forget if self.settings.reduction == "sum" else mean
 
     def unlearning(
-        self, round: int, sigma: float, *, part: float = 1.0, fresh: bool = False, mark: bool = False
+        self,
+        round: int,
+        sigma: float,
+        *,
+        part: float = 1.0,
+        gamma: float | None = None,
+        omega_max: float = 0.0,
+        fresh: bool = False,
+        mark: bool = False,
     ) -> Phase:
         """Return the dual ascent, the networks in eval mode: exact however D_u is cut into micro-batches."""
         settings = self.settings
         rule = DualAscent(
             form=FORMS[settings.dual],
             sigma=sigma,
-            gamma=self.gamma,
+            gamma=self.gamma if gamma is None else gamma,
+            omega_max=omega_max,
             normalised=settings.steps == "auto",
             audit=settings.audit,
         )
@@ -98,16 +107,25 @@ class Problem:
         return phase
 
     def descent(
-        self, round: int, step: Sgd | Adam, push: PrimalDescent.Push, *, part: float, fresh: bool = False
+        self,
+        round: int,
+        step: Sgd | Adam,
+        push: PrimalDescent.Push,
+        *,
+        part: float,
+        batch_size: int | None = None,
+        name: str = REMAINING_PHASE,
+        fade: float = 0.0,
+        fresh: bool = False,
     ) -> Phase:
         """Return the primal descent over a fresh draw of D_r, the networks in train mode."""
-        rule = PrimalDescent(rho=self.settings.rho, push=push)
+        rule = PrimalDescent(rho=self.settings.rho, push=push, fade=fade)
         (rule.sgd if isinstance(step, Sgd) else rule.adam).CopyFrom(step)  # type: ignore[arg-type]
         return Phase(
-            name=REMAINING_PHASE,
+            name=name,
             round=round,
             over=Samples(set=REMAINING.set, share=part),
-            plan=Plan(seed=derive(self.seed, REMAINING_PHASE, round), batch_size=self.batch_size, shuffle=True),
+            plan=Plan(seed=derive(self.seed, name, round), batch_size=batch_size or self.batch_size, shuffle=True),
             update=Update(primal_descent=rule, fresh=fresh),
             loss=Loss(cross_entropy={}),
             train_mode=True,

@@ -16,6 +16,8 @@ from party.updates.rule import Memory, Rule
 from protos import phase_pb2
 from wire.errors import PartyError
 
+NO_SUPPORT = 1e-5  # of a tensor's mean support: a value with less is held by nothing
+
 
 @dataclass(frozen=True)
 class Dual:
@@ -58,12 +60,7 @@ class DualAscent(Rule):
         settings, before = self.update.dual_ascent, self.memory.kept.get("dual_ascent")
         Ω = before.omega if before else 0.0  # noqa: N806 (the paper's letter)
         Ω = max(0.0, Ω + settings.sigma * (settings.gamma - loss))  # noqa: N806
-        return self.rested(min(Ω, settings.omega_max or math.inf), loss)
-
-    def rested(self, omega: float, loss: float) -> float:
-        """Return Ω, or 0 where L_u has reached the level at which it rests."""
-        settings = self.update.dual_ascent
-        return 0.0 if settings.HasField("rest_at") and loss >= settings.rest_at else omega
+        return min(Ω, settings.omega_max or math.inf)
 
     def settle(self, omega: float | None) -> Dual:
         """Update the dual variable and the push; the scalar form is told its Ω."""
@@ -114,6 +111,7 @@ class PrimalDescent(Rule):
         settings = self.update.primal_descent
         self._stepped = True
         gradients = [_gradient(θ) for θ in self.parameters]
+        support = self._support(gradients)
         pushes, ρ = self._pushes(gradients), settings.rho
         for θ, θ_init, gradient, push in zip(
             self.parameters, initial(self.memory), gradients, pushes or gradients, strict=True
@@ -128,7 +126,19 @@ class PrimalDescent(Rule):
                 adam_step(self, settings.adam, kept)
             case _:
                 raise PartyError("coordinator", "asked for a primal descent without a step")
+        if settings.fade:
+            fade(self.parameters, support, settings.fade)
         self.clear_gradients()
+
+    def _support(self, gradients: list[Tensor]) -> list[Tensor]:
+        """Return Σ (∂L_r/∂θ_i)² over all substeps so far, value by value."""
+        kept = self.memory.kept
+        if "support" not in kept:
+            kept["support"] = [torch.zeros_like(one) for one in gradients]
+        support: list[Tensor] = kept["support"]
+        for total, gradient in zip(support, gradients, strict=True):
+            total.add_(gradient * gradient)
+        return support
 
     def _pushes(self, gradients: list[Tensor]) -> list[Tensor]:
         """Return the push on each parameter in this substep; nothing where there is none."""
@@ -146,6 +156,19 @@ class PrimalDescent(Rule):
         if not self._stepped:
             self.step()
         return {}
+
+
+def fade(parameters: Sequence[Tensor], support: Sequence[Tensor], share: float) -> None:
+    """θ ← θ·(1 − share/(1 + s/ν)), s being a value's support and ν a hundred-thousandth of its tensor's mean support.
+
+    A value that the remaining rows' gradient never reached fades by the whole share; one of ordinary support by next to
+    nothing.
+    """
+    with torch.no_grad():
+        for θ, s in zip(parameters, support, strict=True):
+            ν = NO_SUPPORT * float(s.mean())
+            if ν:
+                θ.mul_(1 - share / (1 + s / ν))
 
 
 class Residual(Rule):
