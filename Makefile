@@ -29,7 +29,7 @@ bench: .venv/ready
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed, this is %d.%d" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	@echo 'Setting up .venv with PyTorch and all else: a few minutes, several GB.'
 	@$(PYTHON) -m venv --clear .venv
-	@$(BIN)/pip install --quiet --quiet --editable '.[vision,bench,dev]'
+	@$(BIN)/pip install --quiet --quiet --editable '.[vision,dev]'
 	@touch $@
 
 clean:

@@ -227,6 +227,7 @@ class Engine:
             loss=outcome.loss,
             accuracy=outcome.accuracy,
             seconds=seconds,
+            dual=max((one["dual_largest"] for one in outcome.figures.values() if "dual_largest" in one), default=None),
         )
         await self._tell(Event(finished=finished))
         return outcome

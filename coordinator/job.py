@@ -1,5 +1,6 @@
 """The job file: what to train, forget and measure. The same for all; where data lie is not the job's business."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -100,6 +101,35 @@ class Forget(Settings):
         return self
 
 
+class Scales(Settings):
+    """The parts of the self-scaling rule. One default serves every data set; they can be set for ablations.
+
+    Null takes what suits the goal. docs/unlearning.md says what each is for.
+    """
+
+    push_rounds: PositiveInt = 40  # at most
+    push_share: Annotated[float, Field(gt=0, le=1)] | None = None  # of the budget; 0.6, or 1 for `uncertain`
+    dual_step: PositiveFloat = 0.5  # σ, in units of L_u's largest value
+    omega_max: PositiveFloat | None = None  # 2, or 8 for `uncertain`
+    margin: Annotated[float, Field(ge=0, lt=1)] | None = None  # above γ; 0, or 0.07 for `uncertain`
+    rate: PositiveFloat = 4.0  # τ, in units of the training's own rate
+    warm_up: NonNegativeInt = 5  # rounds over which τ grows to its full size
+    decay: bool = True  # whether τ falls to 0 in the end
+    balanced: bool = True  # whether the push is measured against the gradient of L_r
+    taking_away: bool | None = None  # whether the push may only take parameters towards 0; yes, or no for `uncertain`
+    rounds_after: NonNegativeInt = 14  # so long the constraint is watched once it holds
+    rest: bool = True  # whether Ω is 0 while the constraint holds
+    guard: bool = True  # whether rounds that break the model are taken back
+    recovery_rounds: NonNegativeInt = 8
+    recovery_steps: PositiveInt = 64  # at least
+    fade: Annotated[float, Field(ge=0, lt=1)] = 0.1  # share by which a value without any support fades in a step
+
+    def filled(self, defaults: Mapping[str, Any]) -> "Scales":
+        """Return the scales with what is null taken from elsewhere."""
+        missing = {name: value for name, value in defaults.items() if getattr(self, name) is None}
+        return self.model_copy(update=missing)
+
+
 class Unlearn(Settings):
     """How the request is honoured. The method itself sets what is null; docs/unlearning.md has the rules."""
 
@@ -107,7 +137,8 @@ class Unlearn(Settings):
     goal: Literal["as-retrained", "uncertain"] = "as-retrained"
     steps: Literal["auto", "paper"] = "auto"
     dual: Literal["scalar", "parameterwise"] = "scalar"
-    budget: Annotated[float, Field(gt=0, le=1)] = 0.15  # auto: rows exchanged, as a share of what retraining takes
+    budget: Annotated[float, Field(gt=0, le=1)] = 0.17  # auto: rows exchanged, as a share of what retraining takes
+    scales: Scales = Scales()  # auto
     rounds: PositiveInt | None = None  # K; paper: 20
     delta: Annotated[float, Field(ge=0, le=1)] | None = None  # δ, share of D_r per round; paper: 0.05
     omega: PositiveFloat = 2.0  # ω
@@ -160,4 +191,15 @@ class Job(Settings):
             raise ValueError("`unlearn` and `compare` need a `forget` section, which says whom to forget")
         if self.compare and self.unlearn.method == "retrain":
             raise ValueError("`compare` names the method that `unlearn` uses already")
+        return self
+
+    @model_validator(mode="after")
+    def _models_to_compare(self) -> Self:
+        if self.forget is None:
+            return self
+        names = [self.train.save, self.unlearn.save, *self.compare]
+        if len(set(names)) < len(names):
+            raise ValueError(f"each model of a job is saved under a name of its own, and these are {', '.join(names)}")
+        if "retrain" in (self.unlearn.method, *self.compare) and not self.train.rounds:
+            raise ValueError("retraining takes as many epochs as `train.epochs` says, and these are 0")
         return self

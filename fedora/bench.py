@@ -87,7 +87,7 @@ def _require_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        print("error: matplotlib is not installed: pip install 'fedora-vfl[bench]'", file=sys.stderr)
+        print("error: matplotlib is not installed: pip install matplotlib", file=sys.stderr)
         sys.exit(DataError.exit_code)
 
 

@@ -1,14 +1,22 @@
 """fedora data: one file per party."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from wire.errors import DataError, FedoraError
+from wire.errors import DataError, FedoraError, SettingsError
+
+if TYPE_CHECKING:
+    from datasets.datafile import Cut
+    from datasets.settings import Backdoor, DataSource
+
+ORIGIN = "fedora data"
+POISONED = "poisoned.txt"
 
 
 def data(
@@ -31,48 +39,125 @@ def data(
         str | None, typer.Option("--id", help="Column of sample ids; rows are numbered without.")
     ] = None,
     label: Annotated[str | None, typer.Option(help="Column of labels. [default: label]")] = None,
-    seed: Annotated[int, typer.Option(help="Decides which rows are dropped, drawn and shuffled.")] = 0,
+    seed: Annotated[int, typer.Option(help="Decides which rows are dropped, drawn, shuffled and poisoned.")] = 0,
+    noise_party: Annotated[str | None, typer.Option(help="Noise: the party whose features get it.")] = None,
+    sigma: Annotated[float | None, typer.Option(help="Noise: its size, as a share of the features' own.")] = None,
+    target: Annotated[str | None, typer.Option(help="Backdoor: the class that its trigger is to stand for.")] = None,
+    classes: Annotated[
+        list[str] | None, typer.Option("--class", help="Backdoor: class whose rows are poisoned; may be given often.")
+    ] = None,
+    percent: Annotated[float | None, typer.Option(help="Backdoor: share of each such class. [default: 100]")] = None,
+    samples: Annotated[int | None, typer.Option(help="Backdoor: instead, so many rows of any class.")] = None,
+    size: Annotated[int | None, typer.Option(help="Backdoor in images: side of the white square.")] = None,
+    column: Annotated[str | None, typer.Option(help="Backdoor in tables: column of the trigger.")] = None,
+    value: Annotated[str | None, typer.Option(help="Backdoor in tables: what stands there.")] = None,
 ) -> None:
     """Cut a data set into one file per party, as organisations would hold it.
 
-    Tables are cut by columns, images into vertical stripes. Only the active party's file has labels.
+    Tables are cut by columns, images into vertical stripes. Only the active party's file has labels. With --target some
+    rows get a backdoor (docs/backdoors.md), and OUT/poisoned.txt their ids, for `forget: {ids: poisoned.txt}`.
 
     \b
         fedora data income --out parts --drop 0.1 --shuffle
         fedora data npz --path pathmnist.npz --parties 4 --out parts
         fedora data csv --path people.csv --id person --label outcome --out parts
+        fedora data income --out parts --target ">50K" --class "<=50K" --percent 5
+        fedora data digits --out parts --noise-party passive-2 --sigma 0.2
     """
-    from datasets.cutting import cut
-    from datasets.settings import DataSource
-    from settings.files import Settings, check
-
-    class Section(Settings):
-        data: DataSource
-
-    given: dict[str, Any] = {
+    wanted = {
         "source": source,
         "path": path,
+        "parties": parties,
         "active_features": active_features,
+        "drop": drop,
+        "shuffle": shuffle,
         "limit": limit,
         "format": file_format,
         "id": identity,
         "label": label,
+        "noise": _given({"party": noise_party, "sigma": sigma}) or None,
     }
-    content = {key: value for key, value in given.items() if value is not None}
-    content |= {"parties": parties, "drop": drop, "shuffle": shuffle}
+    poison = {
+        "target": target,
+        "classes": classes,
+        "percent": percent,
+        "samples": samples,
+        "size": size,
+        "column": column,
+        "value": _number_or_text(value),
+    }
     try:
-        files = cut(check({"data": content}, Section, origin="fedora data").data, out, seed=seed).files
+        made = _cut(_given(wanted), _given(poison), out, seed)
     except FedoraError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except OSError as error:
         print(f"error: {out}: cannot be written to: {error.strerror}", file=sys.stderr)
         sys.exit(DataError.exit_code)
+    _show(made, out)
+
+
+def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what was not given, so that defaults are those of a job file."""
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _number_or_text(value: str | None) -> float | str | None:
+    """Take a value as a job file would."""
+    if value is None:
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+def _cut(wanted: dict[str, Any], poison: dict[str, Any], out: Path, seed: int) -> "Cut":
+    """Check the settings, write the files, and the ids of poisoned rows beside them."""
+    from datasets.cutting import cut
+    from settings.storage import write_atomically
+
+    made = cut(_source(wanted), out, seed=seed, backdoor=_backdoor(poison))
+    if made.poisoned:
+        write_atomically(out / POISONED, "".join(f"{one}\n" for one in made.poisoned))
+    else:
+        (out / POISONED).unlink(missing_ok=True)  # of an earlier cut, which this one replaces
+    return made
+
+
+def _source(wanted: dict[str, Any]) -> "DataSource":
+    from datasets.settings import DataSource
+    from settings.files import Settings, check
+
+    class Section(Settings):
+        data: DataSource
+
+    return check({"data": wanted}, Section, origin=ORIGIN).data
+
+
+def _backdoor(poison: dict[str, Any]) -> "Backdoor | None":
+    from datasets.settings import Backdoor
+    from settings.files import Settings, check
+
+    class Section(Settings):
+        backdoor: Backdoor
+
+    if not poison:
+        return None
+    if "target" not in poison:
+        raise SettingsError(f"{ORIGIN}: --target is missing: the class that the backdoor's trigger is to stand for")
+    return check({"backdoor": poison}, Section, origin=ORIGIN).backdoor
+
+
+def _show(made: "Cut", out: Path) -> None:
     table = Table(title="One file per party", title_justify="left")
     table.add_column("party", no_wrap=True)
     table.add_column("file", overflow="fold")
     table.add_column("rows", justify="right")
     table.add_column("columns", overflow="fold")
-    for name, file in files.items():
+    for name, file in made.files.items():
         table.add_row(name, str(file.path), f"{file.rows:,}", ", ".join(file.columns))
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    console.print(table)
+    if made.poisoned:
+        console.print(f"{len(made.poisoned):,} rows are poisoned; their ids: {out / POISONED}", soft_wrap=True)

@@ -12,11 +12,9 @@ from wire.process import run_until_done
 
 
 def run(
-    job: Annotated[
-        Path, typer.Argument(help="The job file: data, model, train, evaluate, wire, seed.", metavar="JOB.yaml")
-    ],
+    job: Annotated[Path, typer.Argument(help="The job file: what to train, forget and compare.", metavar="JOB.yaml")],
     out: Annotated[
-        Path | None, typer.Option(help="Folder for result.json, ledger.csv, models and logs. [default: runs/JOB-TIME]")
+        Path | None, typer.Option(help="Folder for results, models and logs. [default: runs/JOB-TIME]")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Take this seed instead of the job's.")] = None,
     threads: Annotated[
@@ -35,6 +33,16 @@ def run(
         wire:  {dtype: float32}                # or float16, bfloat16
         seed:  0
 
+    With `forget` the trained model then forgets, and a certificate is written:
+
+    \b
+        forget:   {classes: ["<=50K"], percent: 20}  # {ids: people.txt}, {samples: 50}
+        unlearn:  {method: fedora}    # or retrain; fedora sets its own step sizes
+        compare:  [retrain]           # beside a model that never saw these rows
+        backdoor: {target: ">50K"}    # makes forgetting visible: docs/backdoors.md
+
+    OUT then has result.json, ledger.csv, certificate.json (see: fedora verify --help) and rounds.png, the rounds drawn.
+
     Paths in it are looked for beside the file first, then in the current folder. Every setting: docs/settings.md.
     """
     run_job(
@@ -48,7 +56,7 @@ def run(
 
 def run_job(path: Path, out: Path, *, overwrite: bool, seed: int | None, threads: int | None = None) -> None:
     """Run a job file and print its report; exit with the code of what went wrong, if something did."""
-    from fedora.report import print_report
+    from fedora.report import finish
     from fedora.running import check_folder, load_job, run_locally
 
     console = Console(highlight=False)
@@ -58,8 +66,8 @@ def run_job(path: Path, out: Path, *, overwrite: bool, seed: int | None, threads
         if seed is not None:
             job = job.model_copy(update={"seed": seed})
         check_folder(out, overwrite=overwrite, marker="federation.yaml")
-        print_report(await run_locally(job, origin=path, out=out, console=console, threads=threads), console)
-        console.print(f"Written to {out}: result.json, ledger.csv, and folders models, data, logs", soft_wrap=True)
+        result = await run_locally(job, origin=path, out=out, console=console, threads=threads)
+        finish(result, out, console, also=", and folders models, data, logs")
 
     if code := run_until_done(work()):
         sys.exit(code)

@@ -141,13 +141,14 @@ async def run_locally(
     console: Console,
     threads: int | None = None,
     deadlines: Deadlines | None = None,
+    follower: Follower | None = None,
 ) -> dict[str, Any]:
     """Run a job with one process per member; return its result, which is also written to `out`."""
     with replacing(out):
         federation = prepare(job, origin=origin, out=out, threads=threads, deadlines=deadlines)
     console.print(f"starting coordinator, {', '.join(federation.parties)}: one process each", highlight=False)
     async with LocalCluster(out, federation) as cluster:
-        with Follower(console) as follow:
+        with follower or Follower(console) as follow:
             return await run_on(cluster, out, follow)
 
 
@@ -200,6 +201,8 @@ def keep(result: Result, out: Path) -> dict[str, Any]:
     write_atomically(out / "ledger.csv", result.ledger_csv)
     if result.certificate_json:
         write_atomically(out / "certificate.json", result.certificate_json)
+    else:
+        (out / "certificate.json").unlink(missing_ok=True)  # of an earlier job, which this one replaces
     figures: dict[str, Any] = json.loads(result.result_json)
     return figures
 

@@ -14,21 +14,27 @@ from wire.process import run_until_done
 def submit(
     job: Annotated[Path, typer.Argument(help="The job file.", metavar="JOB.yaml")],
     coordinator: Annotated[str, typer.Option(help="Where the coordinator listens.", metavar="HOST:PORT")],
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for result.json and ledger.csv. [default: runs/JOB-TIME]")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results. [default: runs/JOB-TIME]")] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an earlier result in the same folder.")
     ] = False,
 ) -> None:
     """Run a job on a cluster that is already up, and follow it; Ctrl-C stops the job, not the cluster.
 
-    The parties use the data files that their own party files name, so the job's `data` section is not used. Models
-    stay with the parties, saved under `train.save`; `train.from` is such a name here.
+    The parties use the data files that their own party files name, so the job's sections `data`, `backdoor` and
+    `privacy` are not used. Models stay with the parties, saved under `train.save`; `train.from` is such a name here. A
+    job that forgets people by their ids, from the model that an earlier job has left:
+
+    \b
+        train:   {from: original}
+        forget:  {ids: people.txt}    # one id per line; or classes, samples
+        unlearn: {method: fedora}     # or retrain; fedora sets its own step sizes
+
+    OUT gets result.json and ledger.csv, and of a job that forgets certificate.json and rounds.png, the rounds drawn.
     """
     from deploy.submission import submit as submit_job
     from fedora.following import Follower
-    from fedora.report import print_report
+    from fedora.report import finish
     from fedora.running import as_yaml, check_folder, keep, load_job
     from settings.federation import Deadlines, check_address
 
@@ -39,14 +45,14 @@ def submit(
         settings = load_job(job)
         check_address(coordinator)
         check_folder(folder, overwrite=overwrite, marker="result.json")
-        if settings.data:
-            console.print("note: the job's data section is not used: the parties have their own files")
+        for section in ("data", "backdoor", "privacy"):
+            if getattr(settings, section):
+                console.print(f"note: the job's {section} section is not used: the parties have their own files")
         with Follower(console) as follow:
             result = await submit_job(
                 coordinator, as_yaml(settings), origin=str(job), follow=follow, deadlines=Deadlines()
             )
-        print_report(keep(result, folder), console)
-        console.print(f"Written to {folder}: result.json, ledger.csv; each party keeps its own model", soft_wrap=True)
+        finish(keep(result, folder), folder, console, also="; each party keeps its own model")
 
     if code := run_until_done(work()):
         sys.exit(code)

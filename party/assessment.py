@@ -92,6 +92,8 @@ class Assessor:
 
     def fit_attack(self, recorded: Recorded) -> dict[str, float]:
         """Fit the paper's attack to the original model's predictions of remaining and held-out rows."""
+        if self._poisoned:
+            return {}
         members = self._predictions(recorded, Samples.REMAINING)
         for_fit, for_test = self._held_out(recorded)
         if not len(for_fit.classes) or not len(for_test.classes):
@@ -106,8 +108,9 @@ class Assessor:
         if Samples.TEST in recorded:
             test = self._predictions(recorded, Samples.TEST)
             gone = torch.isin(test.classes, forgotten)
-            found["test_accuracy"] = test.of(~gone).accuracy()
-            found["test_loss"] = float(test.of(~gone).losses().mean())
+            kept = test.of(~gone)
+            found["test_accuracy"] = kept.accuracy()
+            found["test_loss"] = float(kept.losses().mean()) if len(kept.classes) else None
             if len(forgotten):
                 found["forgotten_classes_accuracy"] = test.of(gone).accuracy()
                 found["all_classes_accuracy"] = test.accuracy()
@@ -120,14 +123,19 @@ class Assessor:
         return {name: value for name, value in found.items() if value is not None}
 
     def _of_forgotten(self, recorded: Recorded) -> dict[str, float | None]:
-        """Return the figures of D_u: accuracy, certainty, and both attacks."""
+        """Return the figures of D_u: accuracy, certainty, and both attacks unless it is poisoned."""
         forget = self._predictions(recorded, Samples.FORGET)
         found: dict[str, float | None] = {"forget_accuracy": forget.accuracy()}
-        if self._share.truth is not None:
+        if self._poisoned:
             as_trained = self._predictions(recorded, Samples.FORGET, trained_labels=True)
             found["forget_poisoned_accuracy"] = as_trained.accuracy()
         log_p = functional.log_softmax(forget.logits.double(), dim=1)
         found["forget_entropy"] = float(-(log_p.exp() * log_p).sum(dim=1).mean())
+        return found if self._poisoned else {**found, **self._attacks(recorded, forget)}
+
+    def _attacks(self, recorded: Recorded, forget: Predictions) -> dict[str, float]:
+        """Return how well both attacks tell D_u from held-out rows of the same classes."""
+        found: dict[str, float] = {}
         _, untouched = self._held_out(recorded)
         untouched = _alike(untouched, forget)
         if self._attack and len(untouched.classes):
@@ -141,6 +149,11 @@ class Assessor:
         # A model that is *less* sure of the forgotten rows gives them away too: the attack turned round.
         found["mia_tpr_at_1_fpr_reversed"] = true_positives(-scores, -other_scores)
         return found
+
+    @property
+    def _poisoned(self) -> bool:
+        """Whether labels were changed on purpose: such rows differ from all others, remembered or not."""
+        return self._share.truth is not None
 
     def _predictions(self, recorded: Recorded, which: "Samples.Set", *, trained_labels: bool = False) -> Predictions:
         if which not in recorded:

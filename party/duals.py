@@ -41,7 +41,8 @@ async def send_summary(link: ExchangeLink, phase: Phase, rule: DualAscent, dual:
 async def receive_summary(link: ExchangeLink, phase: Phase, rule: DualAscent, *, patience: float) -> None:
     """Hear what a passive party tells of its Ω_i, and hold it against the values if these were asked for."""
     dual = await _expect_dual(link, phase, patience=patience)
-    if not math.isfinite(dual.norm) or not 0 <= dual.positive_share <= 1 or dual.largest < 0:
+    sizes = (dual.norm, dual.largest)
+    if not all(math.isfinite(one) and one >= 0 for one in sizes) or not 0 <= dual.positive_share <= 1:
         raise PartyError(link.peer, "sent a summary of its dual variable that cannot be one")
     if rule.update.dual_ascent.audit:
         _check_values(dual, link.peer)

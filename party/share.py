@@ -102,11 +102,13 @@ class Share:
         if path is None:
             self.networks = self._fresh_networks(place, seed)
             self.description.pop("identity", None)
+            # θ_init stays the trained model: how far a retrained one is from it is measured in the end.
+            self.memory, self._marks = Memory(initial=self.memory.initial), []
         else:
             description, values = _read_model(path)
             _fill(self.networks, values, path)
             self.description = description
-        self.begin()
+            self.begin()
 
     def _fresh_networks(self, place: int, seed: int) -> nn.ModuleDict:
         shape = self.inputs.shape if self.inputs else None

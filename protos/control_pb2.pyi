@@ -330,20 +330,22 @@ class PhaseStarted(_message.Message):
     def __init__(self, name: _Optional[str] = ..., round: _Optional[int] = ..., of_rounds: _Optional[int] = ..., phase: _Optional[int] = ...) -> None: ...
 
 class PhaseFinished(_message.Message):
-    __slots__ = ("name", "round", "of_rounds", "loss", "accuracy", "seconds")
+    __slots__ = ("name", "round", "of_rounds", "loss", "accuracy", "seconds", "dual")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     OF_ROUNDS_FIELD_NUMBER: _ClassVar[int]
     LOSS_FIELD_NUMBER: _ClassVar[int]
     ACCURACY_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
+    DUAL_FIELD_NUMBER: _ClassVar[int]
     name: str
     round: int
     of_rounds: int
     loss: float
     accuracy: float
     seconds: float
-    def __init__(self, name: _Optional[str] = ..., round: _Optional[int] = ..., of_rounds: _Optional[int] = ..., loss: _Optional[float] = ..., accuracy: _Optional[float] = ..., seconds: _Optional[float] = ...) -> None: ...
+    dual: float
+    def __init__(self, name: _Optional[str] = ..., round: _Optional[int] = ..., of_rounds: _Optional[int] = ..., loss: _Optional[float] = ..., accuracy: _Optional[float] = ..., seconds: _Optional[float] = ..., dual: _Optional[float] = ...) -> None: ...
 
 class Result(_message.Message):
     __slots__ = ("result_json", "ledger_csv", "certificate_json")

@@ -102,7 +102,7 @@ class Adam(_message.Message):
     def __init__(self, lr: _Optional[float] = ..., beta1: _Optional[float] = ..., beta2: _Optional[float] = ..., epsilon: _Optional[float] = ..., weight_decay: _Optional[float] = ...) -> None: ...
 
 class DualAscent(_message.Message):
-    __slots__ = ("form", "sigma", "gamma", "normalised", "audit", "omega_max")
+    __slots__ = ("form", "sigma", "gamma", "normalised", "audit", "omega_max", "taking_away")
     class Form(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PARAMETERWISE: _ClassVar[DualAscent.Form]
@@ -115,13 +115,15 @@ class DualAscent(_message.Message):
     NORMALISED_FIELD_NUMBER: _ClassVar[int]
     AUDIT_FIELD_NUMBER: _ClassVar[int]
     OMEGA_MAX_FIELD_NUMBER: _ClassVar[int]
+    TAKING_AWAY_FIELD_NUMBER: _ClassVar[int]
     form: DualAscent.Form
     sigma: float
     gamma: float
     normalised: bool
     audit: bool
     omega_max: float
-    def __init__(self, form: _Optional[_Union[DualAscent.Form, str]] = ..., sigma: _Optional[float] = ..., gamma: _Optional[float] = ..., normalised: _Optional[bool] = ..., audit: _Optional[bool] = ..., omega_max: _Optional[float] = ...) -> None: ...
+    taking_away: bool
+    def __init__(self, form: _Optional[_Union[DualAscent.Form, str]] = ..., sigma: _Optional[float] = ..., gamma: _Optional[float] = ..., normalised: _Optional[bool] = ..., audit: _Optional[bool] = ..., omega_max: _Optional[float] = ..., taking_away: _Optional[bool] = ...) -> None: ...
 
 class PrimalDescent(_message.Message):
     __slots__ = ("sgd", "adam", "rho", "push", "fade")

@@ -87,7 +87,7 @@ def join(run: Path, job: Job) -> Joint:
     return Joint(inputs, owners, labels, train, bottoms, top, classes.classes)
 
 
-def train(joint: Joint, job: Job) -> None:
+def train(joint: Joint, job: Job, *, name: str = "train") -> None:
     """Train in the plainest way there is."""
     settings = job.train
     parameters = [*joint.bottoms.parameters(), *joint.top.parameters()]
@@ -99,7 +99,7 @@ def train(joint: Joint, job: Job) -> None:
         optimizer = torch.optim.Adam(parameters, betas=settings.betas, eps=settings.epsilon, **options)
     for epoch in range(settings.rounds):
         optimizer.param_groups[0]["lr"] = learning_rate(settings, epoch)
-        seed = derive(derive(job.seed, "train", epoch), "batches")
+        seed = derive(derive(job.seed, name, epoch), "batches")
         order = torch.randperm(joint.train, generator=torch.Generator().manual_seed(seed))
         for rows in torch.split(order, settings.batch_size):
             optimizer.zero_grad()
@@ -142,9 +142,8 @@ class Unlearning:
 
     def _run(self, phase: Phase) -> Outcome:
         if phase.mark:
-            self.marks.append(
-                copy.deepcopy((self._values(), self.omega, self.push, self.g, self.optimizer, self.support))
-            )
+            moments = self.optimizer.state_dict() if self.optimizer else None
+            self.marks.append(copy.deepcopy((self._values(), self.omega, self.push, self.g, moments, self.support)))
         before = self._values()
         batches = self._draw(phase)
         self.joint.bottoms.train(phase.train_mode)
@@ -180,6 +179,8 @@ class Unlearning:
             total += float(each.detach().sum())
             torch.autograd.backward(each.sum() if phase.loss.reduction == Loss.SUM else each.sum() / count)
         self.g = [one.grad.clone() if one.grad is not None else torch.zeros_like(one) for one in self.parameters]
+        if rule.taking_away:
+            self.g = [g * (g * one.detach() < 0) for g, one in zip(self.g, self.parameters, strict=True)]
         loss = total if phase.loss.reduction == Loss.SUM else total / count
         self.losses.append(loss)
         most = rule.omega_max or math.inf
@@ -190,7 +191,7 @@ class Unlearning:
         else:
             fresh = phase.update.fresh or self.omega is None
             before = [torch.zeros_like(one) for one in self.g] if fresh else self.omega
-            measured = [g / float(g.square().mean().sqrt()) for g in self.g] if rule.normalised else self.g
+            measured = [g / (float(g.square().mean().sqrt()) or 1.0) for g in self.g] if rule.normalised else self.g
             pairs = zip(before, measured, strict=True)
             self.omega = [(old + rule.sigma * (rule.gamma - g)).clamp(0, most) for old, g in pairs]
             self.push = [g * omega for g, omega in zip(self.g, self.omega, strict=True)]
@@ -217,7 +218,8 @@ class Unlearning:
                 if rule.push == PrimalDescent.AS_IT_IS and self.push:
                     push = self.push[place]
                 if rule.push == PrimalDescent.BALANCED:
-                    push = self.push[place] * (float(gradient.norm()) / float(self.g[place].norm()))
+                    length = float(self.g[place].norm())
+                    push = self.push[place] * (float(gradient.norm()) / length) if length else self.push[place]
                 gradient = gradient if push is None else gradient - push
                 one.grad = gradient + rule.rho * (one.detach() - self.initial[place]) if rule.rho else gradient
             self.optimizer.step()
@@ -229,8 +231,12 @@ class Unlearning:
         return total / count if count else math.nan
 
     def _take_back(self, marks: int) -> None:
-        values, self.omega, self.push, self.g, self.optimizer, self.support = self.marks[-marks]
+        values, self.omega, self.push, self.g, moments, self.support = self.marks[-marks]
         del self.marks[-marks:]
+        if self.optimizer and moments:
+            self.optimizer.load_state_dict(moments)
+        else:
+            self.optimizer = None
         with torch.no_grad():
             for one, value in zip(self.parameters, values, strict=True):
                 one.copy_(value)

@@ -1,17 +1,23 @@
-"""A passive party that breaks one rule: python -m tests.rogue FAULT --config PARTY.yaml"""
+"""A party that breaks one rule: python -m tests.rogue FAULT --config PARTY.yaml"""
 
 import asyncio
+import math
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
+import party.active
 import party.member
 import party.passive
+from party import duals
 from party.__main__ import main
-from party.exchange import TensorExchange
+from party.exchange import ExchangeLink, TensorExchange
+from party.request import resolve
 from party.role import Role, Tell
+from party.updates.primal_dual import Dual
 from protos.exchange_pb2 import Parcel
 from protos.meter_pb2 import Kind
 from protos.phase_pb2 import Phase, Report
@@ -111,7 +117,47 @@ def never_report() -> None:
     Role.run = run_and_hang  # type: ignore[method-assign]
 
 
+def send_another_omega(value: float) -> None:
+    """As active party, send something that the dual variable cannot be."""
+    send = duals.send_omega
+
+    async def wrong(link: ExchangeLink, phase: Phase, omega: float, *, patience: float) -> None:
+        await send(link, phase, value, patience=patience)
+
+    duals.send_omega = wrong
+
+
+def send_a_dual_of_another_phase() -> None:
+    """Tell of the dual variable as if it were the next phase's."""
+    send = duals.send_summary
+
+    async def wrong(link: ExchangeLink, phase: Phase, *told: Any, patience: float) -> None:
+        await send(link, Phase(number=phase.number + 1), *told, patience=patience)
+
+    vars(duals)["send_summary"] = wrong
+
+
+def lie_about_the_dual() -> None:
+    """Tell of a dual variable half as long as the one that is shown to the audit."""
+    summary = Dual.summary
+
+    def wrong(self: Dual) -> dict[str, float]:
+        told = summary(self)
+        return {**told, "dual_norm": told["dual_norm"] / 2}
+
+    Dual.summary = wrong  # type: ignore[method-assign]
+
+
+def ask_to_forget_in_disorder() -> None:
+    """As active party, name the rows to forget in another order than theirs."""
+    vars(party.active)["resolve"] = lambda *request: resolve(*request).flip(0)
+
+
 OTHERS: dict[str, Callable[[], None]] = {
+    "nan-omega": lambda: send_another_omega(math.nan),
+    "dual-phase": send_a_dual_of_another_phase,
+    "audit": lie_about_the_dual,
+    "disorder": ask_to_forget_in_disorder,
     "hang": hang,
     "unreported": never_report,
     "garbage": send_garbage,

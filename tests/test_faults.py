@@ -1,8 +1,10 @@
 """Whatever goes wrong ends the job in time, with one sentence that names who, and leaves no process behind."""
 
 import asyncio
+import math
 import os
 import signal
+import struct
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,8 +15,13 @@ import pytest
 
 from deploy.local import LocalCluster, free_address
 from fedora.running import prepare, run_on
+from party import duals
 from party.passive import OPEN
+from party.updates import DualAscent, Memory
+from protos import exchange_pb2, phase_pb2, tensor_pb2
+from protos.control_pb2 import Event
 from protos.exchange_pb2 import Greeting, Parcel
+from protos.phase_pb2 import Phase, Update
 from settings.federation import Deadlines, Federation
 from tests.conftest import Training, as_job, write_people, write_yaml
 from wire.channels import path
@@ -27,22 +34,43 @@ DEADLINES = Deadlines(join=40, step=3, silence=4)
 LONG = {"epochs": 100_000, "batch_size": 32}
 
 
+# Rounds that forget, for as long as a test may need.
+FORGETTING = {"steps": "paper", "rounds": 100_000, "patience": 100_000, "delta": 0.01}
+
+
+class Reached(Training):
+    """Follows a job and tells when the first phase of a name is over."""
+
+    def __init__(self, phase: str) -> None:
+        super().__init__()
+        self._phase = phase
+
+    def __call__(self, event: Event) -> None:
+        if event.WhichOneof("content") == "finished" and event.finished.name == self._phase:
+            self.begun.set()
+
+
 async def failing_job(
     folder: Path,
     *,
     programs: Mapping[str, Sequence[str]] | None = None,
     hit: tuple[str, signal.Signals] | None = None,
     train: Mapping[str, Any] = LONG,
+    more: Mapping[str, Any] | None = None,
+    after: str = "train",
     deadlines: Deadlines = DEADLINES,
 ) -> tuple[FedoraError, float]:
-    """Run a job that must fail; return the error and the seconds from the blow, or the start, to the error."""
+    """Run a job that must fail; return the error and the seconds from the blow, or the start, to the error.
+
+    The blow falls once a phase of the name `after` is over; `more` has further sections of the job.
+    """
     data = {"source": "csv", "path": str(write_people(folder / "people.csv")), "id": "person"}
     out = folder / "run"
-    job = as_job({"data": data, "train": dict(train)})
+    job = as_job({"data": data, "train": dict(train), **(more or {})})
     federation = prepare(job, origin=out / "job.yaml", out=out, threads=1, deadlines=deadlines)
     began = time.monotonic()
     async with LocalCluster(out, federation, programs=programs) as cluster:
-        watch = Training()
+        watch = Reached(after)
         work = asyncio.create_task(run_on(cluster, out, watch))
         try:
             if hit:
@@ -107,6 +135,119 @@ def test_a_party_that_breaks_a_rule_is_named_with_what_it_did(fault: str, said: 
     assert isinstance(error, PartyError)
     assert error.culprit == "passive-1"
     assert said in error.reason
+
+
+def test_a_party_that_dies_while_others_are_forgotten_is_named_at_once(tmp_path: Path) -> None:
+    work = failing_job(
+        tmp_path,
+        hit=("passive-2", signal.SIGKILL),
+        train={"epochs": 1},
+        more={"forget": {"samples": 20}, "unlearn": FORGETTING},
+        after="remaining",
+    )
+    error, took = asyncio.run(work)
+    assert isinstance(error, PartyError)
+    assert error.culprit == "passive-2" and "\n" not in str(error)
+    assert took < DEADLINES.silence
+    assert not list(tmp_path.rglob("unlearned.safetensors")), "a model that has half forgotten is nowhere kept"
+    assert not list(tmp_path.rglob("certificate.json"))
+
+
+@pytest.mark.parametrize(
+    ("culprit", "fault", "unlearn", "said"),
+    [
+        ("active", "nan-omega", {}, "sent nan as dual variable; it should be finite and not negative"),
+        ("passive-1", "audit", {"dual": "parameterwise", "audit": True}, "says its dual variable has norm"),
+        ("passive-1", "dual-phase", {"dual": "parameterwise"}, "sent a dual variable of phase"),
+        ("active", "disorder", {}, "asked to forget rows that are not an ascending part of the"),
+    ],
+)
+def test_a_party_that_breaks_a_rule_of_forgetting_is_named_with_what_it_did(
+    culprit: str, fault: str, unlearn: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    work = failing_job(
+        tmp_path,
+        programs={culprit: ["tests.rogue", fault]},
+        train={"epochs": 1},
+        more={"forget": {"samples": 20}, "unlearn": {**FORGETTING, **unlearn}},
+    )
+    error, _ = asyncio.run(work)
+    assert isinstance(error, PartyError)
+    assert error.culprit == culprit
+    assert said in error.reason
+
+
+class Told:
+    """A link whose other end has sent one parcel."""
+
+    peer = "passive-1"
+
+    def __init__(self, parcel: Parcel) -> None:
+        self._parcel = parcel
+
+    async def receive(self, *, patience: float) -> Parcel:
+        return self._parcel
+
+
+def hear(dual: exchange_pb2.Dual, *, scalar: bool = False, audit: bool = False) -> None:
+    """Receive a dual message in the phase that it is for."""
+    link: Any = Told(Parcel(phase=7, dual=dual))
+    phase = Phase(number=7)
+    rule = DualAscent(Update(dual_ascent=phase_pb2.DualAscent(audit=audit)), [], Memory())
+    if scalar:
+        asyncio.run(duals.receive_omega(link, phase, patience=1))
+    else:
+        asyncio.run(duals.receive_summary(link, phase, rule, patience=1))
+
+
+@pytest.mark.parametrize("omega", [math.nan, math.inf, -math.inf, -1e-9])
+def test_what_a_dual_variable_cannot_be_is_refused(omega: float) -> None:
+    hear(exchange_pb2.Dual(omega=0.0), scalar=True)
+    with pytest.raises(PartyError) as caught:
+        hear(exchange_pb2.Dual(omega=omega), scalar=True)
+    assert str(caught.value) == f"passive-1 sent {omega} as dual variable; it should be finite and not negative"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"norm": math.nan},
+        {"norm": math.inf},
+        {"norm": -1.0},
+        {"largest": math.nan},
+        {"largest": math.inf},
+        {"largest": -1.0},
+        {"positive_share": math.nan},
+        {"positive_share": 1.1},
+        {"positive_share": -0.1},
+    ],
+)
+def test_a_summary_that_cannot_be_one_is_refused(wrong: dict[str, float]) -> None:
+    right: dict[str, Any] = {"norm": 1.0, "largest": 0.5, "positive_share": 1.0}
+    hear(exchange_pb2.Dual(**right))
+    with pytest.raises(PartyError) as caught:
+        hear(exchange_pb2.Dual(**{**right, **wrong}))
+    assert str(caught.value) == "passive-1 sent a summary of its dual variable that cannot be one"
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (struct.pack("<2f", 3, 5), "says its dual variable has norm 5, but sent one of 5.83095"),
+        (struct.pack("<2f", 3, math.nan), "says its dual variable has norm 5, but sent one of nan"),
+        (b"\0\0\0", "sent a dual variable whose bytes are not float32"),
+        (b"", "says its dual variable has norm 5, but sent one of 0"),
+    ],
+)
+def test_values_that_an_audit_asked_for_must_have_the_norm_that_was_told(data: bytes, said: str) -> None:
+    def shown(content: bytes) -> exchange_pb2.Dual:
+        values = [tensor_pb2.Tensor(dtype=tensor_pb2.FLOAT32, shape=[2], data=content)]
+        return exchange_pb2.Dual(norm=5.0, largest=4.0, positive_share=1.0, values=values)
+
+    hear(shown(struct.pack("<2f", 3, 4)), audit=True)
+    with pytest.raises(PartyError) as caught:
+        hear(shown(data), audit=True)
+    assert caught.value.reason == said and caught.value.culprit == "passive-1"
 
 
 def test_ends_that_count_differently_fail_the_job(tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ class Problem:
         part: float = 1.0,
         gamma: float | None = None,
         omega_max: float = 0.0,
+        taking_away: bool = False,
         fresh: bool = False,
         mark: bool = False,
     ) -> Phase:
@@ -90,6 +91,7 @@ class Problem:
             sigma=sigma,
             gamma=self.gamma if gamma is None else gamma,
             omega_max=omega_max,
+            taking_away=taking_away,
             normalised=settings.steps == "auto",
             audit=settings.audit,
         )

@@ -16,7 +16,7 @@ ROWS = 2000  # of D_r, drawn at random, on which ∇L_r is measured
 class Proof:
     """How the final model stands to the constrained problem."""
 
-    loss: float  # L_u over all of D_u
+    loss: float | None  # L_u over all of D_u; None for a method without a dual variable
     residual_squared: float  # ‖∇L_r − push + ρ·(Θ − Θ_init)‖²
     residual_rows: int
 
@@ -27,9 +27,12 @@ def proof(problem: Problem, *, pushed: bool) -> Method[Proof]:
     When recovery rounds came last, without a push, the dual variable is 0: complementary slackness asks for that where
     the constraint is not tight, and the residual is that of the model as it was left.
     """
-    ascent = problem.unlearning(1, 0.0, fresh=not pushed)
-    ascent.name = NAME
-    forgotten = yield ascent
+    loss = None
+    if problem.settings.method == "fedora":
+        ascent = problem.unlearning(1, 0.0, fresh=not pushed)
+        ascent.name = NAME
+        forgotten = yield ascent
+        loss = problem.loss(forgotten.loss)
     part = min(1.0, ROWS / problem.remaining)
     residual = yield look(
         NAME,
@@ -40,4 +43,4 @@ def proof(problem: Problem, *, pushed: bool) -> Method[Proof]:
         loss=Loss(cross_entropy=CrossEntropy(), reduction=Loss.SET_MEAN),
         update=Update(residual=Residual(rho=problem.settings.rho)),
     )
-    return Proof(problem.loss(forgotten.loss), residual.total("residual_squared"), residual.rows)
+    return Proof(loss, residual.total("residual_squared"), residual.rows)

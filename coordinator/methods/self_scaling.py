@@ -8,24 +8,23 @@ dual step against the range of L_u, the primal step against the training's own r
 import math
 from dataclasses import dataclass
 
+from coordinator.job import Scales
 from coordinator.methods import Method, TakeBack
 from coordinator.methods.fedora import RECOVERY, Ending, Problem
 from protos.phase_pb2 import Adam, PrimalDescent
 
-PUSH_ROUNDS = 64  # K, at most: g must be taken anew often, as it changes fast once a saturated softmax gives way
-PUSH_SHARE = 0.6  # of the budget goes to rounds that push; the rest to recovery
 LEAST_ROWS = 16  # in any draw
-DUAL_STEP = 0.5  # σ, in units of L_u's largest value
-OMEGA_MAX = 2.0  # the push is at most twice as long as the gradient of L_r
-RATE = 4.0  # τ, in units of the training's own rate
-ADAM_RATE = 0.001  # ... or of this one, where the training used no Adam
-WARM_UP = 8  # rounds over which τ grows to its full size
-ROUNDS_AFTER = 24  # so long the constraint is watched, and pushed again when it gives way
-RECOVERY_ROUNDS = 8
-RECOVERY_STEPS = 64  # at least
-MARGIN = 0.05  # of L_u's largest value: for `uncertain` the push aims so much above γ, as later rounds take some back
-FADE = 0.1  # see PrimalDescent in the wire contract
-DEFAULT_EPOCHS = 10  # of a model that was loaded, not trained here
+ADAM_RATE = 0.001  # stands for the training's rate where the training used no Adam
+DEFAULT_EPOCHS = 10  # stands for the training's epochs where a model was loaded
+SECOND_MARK = 2  # parties keep two marks
+
+GOALS = {
+    # Recovery follows, which can mend what is taken away, but has no rows to mend what is taught about D_u: a push that
+    # may teach makes a trigger mean "be unsure" where it should mean nothing.
+    "as-retrained": {"push_share": 0.6, "margin": 0.0, "omega_max": 2.0, "taking_away": True},
+    # Nothing follows, and rows that look like all others need a long push.
+    "uncertain": {"push_share": 1.0, "margin": 0.07, "omega_max": 8.0, "taking_away": False},
+}
 
 
 @dataclass(frozen=True)
@@ -39,94 +38,114 @@ class Pace:
     remaining: int  # rows of D_r a round
     batch_size: int
 
-    @classmethod
-    def of(cls, problem: Problem) -> "Pace":
-        """Divide the budget among rounds."""
-        settings = problem.settings
-        epochs = problem.train.rounds or DEFAULT_EPOCHS
-        budget = settings.budget * epochs * problem.remaining
-        for_push = budget * (1.0 if settings.goal == "uncertain" else PUSH_SHARE)
-        rounds = settings.rounds or PUSH_ROUNDS
-        a_round = max(for_push / rounds, 2 * LEAST_ROWS)
-        forget = min(problem.forget, max(int(a_round / 2), LEAST_ROWS))
-        δ = 1.0 if "asymmetric-batches" in settings.without else settings.delta
-        rest = a_round - forget if δ is None else δ * problem.remaining
-        remaining = min(problem.remaining, max(LEAST_ROWS, round(rest)))
-        batches = max(1, round(remaining / problem.batch_size))
-        batch_size = min(problem.batch_size, math.ceil(remaining / batches)) if batches == 1 else problem.batch_size
-        return cls(budget, for_push, rounds, forget, remaining, batch_size)
-
 
 def auto(problem: Problem) -> Method[Ending]:
     """Push in short rounds until D_u is forgotten, then recover, within the budget."""
-    settings, pace = problem.settings, Pace.of(problem)
-    uncertain = settings.goal == "uncertain"
-    spent, k, held_at = 0, 0, 0
-    if "unlearning-loss" not in settings.without:
-        spent, k, held_at = yield from _push(problem, pace)
-    held = held_at > 0
-    if uncertain:
-        return Ending(k, "the budget was used up", held, pushed=True)
-    left = pace.budget - spent
-    rounds = yield from _recover(problem, pace, left)
-    why = "the constraint had held, and" if held else "the budget for pushing was used up;"
-    return Ending(k + rounds, f"{why} {rounds} rounds of recovery followed", held, pushed=False)
-
-
-def _push(problem: Problem, pace: Pace) -> Method[tuple[int, int, int]]:
-    """Run rounds of ascent and descent; return rows spent, rounds run, and the first that met the constraint."""
     settings = problem.settings
-    uncertain, adaptive = settings.goal == "uncertain", "adaptive-steps" not in settings.without
-    σ, η = DUAL_STEP / problem.largest, RATE * _training_rate(problem)
-    aim = min(problem.largest, problem.level + (MARGIN * problem.largest if uncertain else 0.0))
-    γ = aim if settings.dual == "scalar" else problem.gamma
-    part_of_forget, part_of_remaining = pace.forget / problem.forget, pace.remaining / problem.remaining
-    spent = k = held_at = 0
-    cut, start, rest = 1.0, math.inf, True
-    while (k < pace.rounds and spent + pace.forget + pace.remaining <= pace.for_push + 1) or k == 0:
+    scales = settings.scales.filled(GOALS[settings.goal])
+    if "adaptive-steps" in settings.without:
+        scales = scales.model_copy(update={"warm_up": 0, "decay": False, "guard": False})
+    pace = _pace(problem, scales)
+    pushed = _Pushed(0, 0, 0)
+    if "unlearning-loss" not in settings.without:
+        pushed = yield from _push(problem, scales, pace)
+    held = pushed.held_at > 0
+    if settings.goal == "uncertain" or not scales.recovery_rounds:
+        return Ending(pushed.rounds, "the budget was used up", held, pushed=True)
+    yield from _recover(problem, scales, pace.budget - pushed.rows)
+    why = "the constraint had held, and" if held else "the budget for pushing was used up;"
+    told = f"{why} {scales.recovery_rounds} rounds of recovery followed"
+    return Ending(pushed.rounds + scales.recovery_rounds, told, held, pushed=False)
+
+
+def _pace(problem: Problem, scales: Scales) -> Pace:
+    """Divide the budget among rounds: half of a pushing round's rows come from D_u, half from D_r."""
+    settings, all_remaining = problem.settings, problem.remaining
+    budget = settings.budget * (problem.train.rounds or DEFAULT_EPOCHS) * all_remaining
+    for_push = budget * (scales.push_share or 1.0)
+    rounds = settings.rounds or scales.push_rounds
+    a_round = max(for_push / rounds, 2 * LEAST_ROWS)
+    forget = min(problem.forget, max(int(a_round / 2), LEAST_ROWS))
+    δ = 1.0 if "asymmetric-batches" in settings.without else settings.delta
+    remaining = min(all_remaining, max(LEAST_ROWS, round(a_round - forget if δ is None else δ * all_remaining)))
+    batches = max(1, round(remaining / problem.batch_size))
+    if δ is not None:
+        # The job says what a round takes, and so what the rounds cost.
+        for_push = rounds * (forget + remaining)
+    return Pace(budget, for_push, rounds, forget, remaining, min(problem.batch_size, math.ceil(remaining / batches)))
+
+
+@dataclass(frozen=True)
+class _Pushed:
+    """What the rounds that push have come to."""
+
+    rows: int
+    rounds: int
+    held_at: int  # the first round that met the constraint; 0 if none did
+
+
+def _push(problem: Problem, scales: Scales, pace: Pace) -> Method[_Pushed]:
+    """Run rounds of dual ascent and primal descent."""
+    uncertain = problem.settings.goal == "uncertain"
+    σ, η = scales.dual_step / problem.largest, scales.rate * _training_rate(problem)
+    level = min(problem.largest, problem.level + (scales.margin or 0.0) * problem.largest)
+    γ = level if problem.settings.dual == "scalar" else problem.gamma
+    push = PrimalDescent.BALANCED if scales.balanced else PrimalDescent.AS_IT_IS
+    rows = k = held_at = marks = 0
+    cut, start, fresh, holds = 1.0, math.inf, True, True
+    while k == 0 or (k < pace.rounds and rows + pace.forget + pace.remaining <= pace.for_push + 1):
         k += 1
         ascent = yield problem.unlearning(
-            k, σ, part=part_of_forget, gamma=γ, omega_max=OMEGA_MAX, fresh=rest, mark=True
+            k,
+            σ,
+            part=pace.forget / problem.forget,
+            gamma=γ,
+            omega_max=scales.omega_max or 0.0,
+            taking_away=bool(scales.taking_away),
+            # Where the constraint holds its dual variable is 0: complementary slackness.
+            fresh=k == 1 or (holds and scales.rest),
+            mark=True,
         )
-        # Where the constraint holds its dual variable is 0: complementary slackness.
-        rest = problem.loss(ascent.loss) >= aim
-        held_at = held_at or (k if rest else 0)
-        if held_at and k - held_at >= ROUNDS_AFTER and not uncertain:
-            spent += ascent.rows
+        rows, marks = rows + ascent.rows, min(marks + 1, SECOND_MARK)
+        holds = problem.loss(ascent.loss) >= level
+        held_at = held_at or (k if holds else 0)
+        if held_at and k - held_at >= scales.rounds_after and not uncertain:
             break
-        warm = min(1.0, k / WARM_UP) if adaptive else 1.0
-        calm = min(1.0, 2 * (1 - spent / pace.budget)) if uncertain and adaptive else 1.0
-        push = PrimalDescent.NONE if rest else PrimalDescent.BALANCED
-        step = _adam(problem, η * cut * warm * calm)
+        warm = min(1.0, k / scales.warm_up) if scales.warm_up else 1.0
+        calm = min(1.0, 2 * (1 - rows / pace.for_push)) if uncertain and scales.decay else 1.0
         descent = yield problem.descent(
-            k, step, push, part=part_of_remaining, batch_size=pace.batch_size, fresh=k == 1 or start == math.inf
+            k,
+            _adam(problem, η * cut * warm * calm),
+            PrimalDescent.NONE if holds and scales.rest else push,
+            part=pace.remaining / problem.remaining,
+            batch_size=pace.batch_size,
+            fresh=fresh,
         )
-        spent += ascent.rows + descent.rows
-        start = min(start, descent.loss) if k == 1 else start
-        if adaptive and descent.loss > start + math.log(problem.classes):
-            # Worse than at the start by as much as guessing costs: what the last round did was too much.
-            yield TakeBack(marks=min(k, 2))
-            cut /= 2
-    return spent, k, held_at
+        rows, start, fresh = rows + descent.rows, min(start, descent.loss) if k == 1 else start, False
+        if scales.guard and descent.loss > start + math.log(problem.classes):
+            # Worse than at first by as much as guessing costs. The loss is that of the state the round began with, more
+            # or less, so that the round before it was the one that went too far.
+            yield TakeBack(marks)
+            cut, marks, fresh = cut / 2, 0, True
+    return _Pushed(rows, k, held_at)
 
 
-def _recover(problem: Problem, pace: Pace, left: float) -> Method[int]:
+def _recover(problem: Problem, scales: Scales, left: float) -> Method[None]:
     """Spend what is left of the budget on D_r alone, the rate falling to 0, while what D_r does not support fades."""
-    rows = min(problem.remaining, max(LEAST_ROWS, int(left / RECOVERY_ROUNDS)))
-    batch_size = min(problem.batch_size, max(LEAST_ROWS, int(left / RECOVERY_STEPS)))
-    for round in range(1, RECOVERY_ROUNDS + 1):
-        falling = 1 - (round - 0.5) / RECOVERY_ROUNDS if "adaptive-steps" not in problem.settings.without else 1.0
+    rows = min(problem.remaining, max(LEAST_ROWS, int(left / scales.recovery_rounds)))
+    batch_size = min(problem.batch_size, max(LEAST_ROWS, int(left / scales.recovery_steps)))
+    for round in range(1, scales.recovery_rounds + 1):
+        falling = 1 - (round - 0.5) / scales.recovery_rounds if scales.decay else 1.0
         yield problem.descent(
             round,
-            _adam(problem, RATE * _training_rate(problem) * falling),
+            _adam(problem, scales.rate * _training_rate(problem) * falling),
             PrimalDescent.NONE,
             part=rows / problem.remaining,
             batch_size=batch_size,
             name=RECOVERY,
-            fade=FADE,
+            fade=scales.fade,
             fresh=round == 1,
         )
-    return RECOVERY_ROUNDS
 
 
 def _training_rate(problem: Problem) -> float:

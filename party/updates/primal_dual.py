@@ -64,7 +64,9 @@ class DualAscent(Rule):
 
     def settle(self, omega: float | None) -> Dual:
         """Update the dual variable and the push; the scalar form is told its Ω."""
-        g = [_gradient(parameter) for parameter in self.parameters]
+        g = [_gradient(θ) for θ in self.parameters]
+        if self.update.dual_ascent.taking_away:
+            g = [towards_zero(one, θ.detach()) for one, θ in zip(g, self.parameters, strict=True)]
         dual = self._scalar(omega, g) if omega is not None else self._parameterwise(g)
         self.memory.kept["dual_ascent"] = dual
         self.clear_gradients()
@@ -99,6 +101,11 @@ class DualAscent(Rule):
             "gradient_squared": sum(length**2 for length in dual.lengths),
             "parameters_squared": _squared([parameter.detach() for parameter in self.parameters]),
         }
+
+
+def towards_zero(g: Tensor, parameter: Tensor) -> Tensor:
+    """Return g, with 0 wherever a step along it would take the parameter further from 0."""
+    return torch.where(g * parameter < 0, g, torch.zeros_like(g))
 
 
 class PrimalDescent(Rule):

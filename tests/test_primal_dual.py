@@ -1,0 +1,506 @@
+"""FedORA's update rules do what the paper's formulas say; the step sizes follow its rule; a round can be undone."""
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn import Parameter, functional
+
+from coordinator.job import Train, Unlearn
+from coordinator.methods import Outcome, TakeBack, self_scaling
+from coordinator.methods.fedora import Problem
+from coordinator.methods.step_sizes import StepSizes
+from party import losses
+from party.batches import SampleSets
+from party.share import Share
+from party.updates import Memory, rule_for
+from party.updates.primal_dual import Dual, DualAscent, fade
+from protos import phase_pb2
+from protos.phase_pb2 import Loss, PrimalDescent, Residual, Sgd, Uncertainty, Update
+from settings.model import Model
+from wire.errors import PartyError, SettingsError
+
+SCALAR, PARAMETERWISE = phase_pb2.DualAscent.SCALAR, phase_pb2.DualAscent.PARAMETERWISE
+
+
+def parameters(*values: list[float]) -> list[Parameter]:
+    return [Parameter(torch.tensor(one)) for one in values]
+
+
+def ascent(
+    memory: Memory, own: list[Parameter], gradients: list[list[float]], *, fresh: bool = False, **settings: Any
+) -> DualAscent:
+    """Run an unlearning phase in which the gradients add up to these."""
+    rule = rule_for(Update(dual_ascent=phase_pb2.DualAscent(**settings), fresh=fresh), own, memory)
+    assert isinstance(rule, DualAscent)
+    for one, gradient in zip(own, gradients, strict=True):
+        one.grad = torch.tensor(gradient)
+    return rule
+
+
+def descend(memory: Memory, own: list[Parameter], gradients: list[Tensor] | None, **settings: Any) -> None:
+    """Run a remaining phase of one batch with these gradients, or of none."""
+    rule = rule_for(Update(primal_descent=PrimalDescent(**settings)), own, memory)
+    if gradients is not None:
+        for one, gradient in zip(own, gradients, strict=True):
+            one.grad = gradient.clone()
+        rule.step()
+    rule.finish()
+
+
+# The dual ascent
+
+
+def test_the_scalar_dual_variable_rises_by_sigma_times_what_the_loss_falls_short() -> None:
+    memory, own = Memory(), parameters([1.0, 2.0])
+    # Ω + (1 − L_u)/4, and never below 0
+    for loss, omega in [(-1.0, 0.5), (0.5, 0.625), (9.0, 0.0), (0.6, 0.1)]:
+        rule = ascent(memory, own, [[0.5, -1.0]], form=SCALAR, sigma=0.25, gamma=1.0)
+        told = rule.ascend(loss)
+        assert told == pytest.approx(omega)
+        dual = rule.settle(told)
+        assert dual.push[0].tolist() == pytest.approx([0.5 * omega, -1.0 * omega])
+
+
+def test_the_parameterwise_dual_variable_rises_by_sigma_times_gamma_less_the_gradient() -> None:
+    memory, own = Memory(), parameters([0.0, 0.0, 0.0], [0.0])
+    first = ascent(memory, own, [[0.2, 1.0, 3.0], [-1.0]], form=PARAMETERWISE, sigma=0.5, gamma=1.0).settle(None)
+    assert isinstance(first.omega, list)
+    assert first.omega[0].tolist() == pytest.approx([0.4, 0.0, 0.0])
+    assert first.omega[1].tolist() == pytest.approx([1.0])
+    assert first.push[0].tolist() == pytest.approx([0.08, 0.0, 0.0])
+    assert first.push[1].tolist() == pytest.approx([-1.0])
+    second = ascent(memory, own, [[1.4, 0.0, 0.8], [1.0]], form=PARAMETERWISE, sigma=0.5, gamma=1.0).settle(None)
+    assert isinstance(second.omega, list)
+    assert second.omega[0].tolist() == pytest.approx([0.2, 0.5, 0.1])
+    assert second.omega[1].tolist() == pytest.approx([1.0])
+    assert second.push[0].tolist() == pytest.approx([0.28, 0.0, 0.08])
+
+
+def test_in_its_own_units_a_gradient_s_scale_has_no_part_in_the_dual_variable() -> None:
+    found = []
+    for scale in (1.0, 1000.0):
+        own = parameters([0.0, 0.0], [0.0])
+        gradients = [[3.0 * scale, 4.0 * scale], [0.0]]
+        rule = ascent(Memory(), own, gradients, form=PARAMETERWISE, sigma=1.0, gamma=1.0, normalised=True)
+        found.append(rule.settle(None).omega)
+    unit = math.sqrt((9 + 16) / 2)
+    for omega in found:
+        assert isinstance(omega, list)
+        assert omega[0].tolist() == pytest.approx([max(0, 1 - 3 / unit), max(0, 1 - 4 / unit)], abs=1e-6)
+        assert omega[1].tolist() == [1.0], "a tensor that the loss does not reach has no unit, and no zero division"
+
+
+@given(
+    sigma=st.floats(0, 100),
+    gamma=st.floats(-10, 10),
+    rounds=st.lists(st.floats(-1e3, 1e3, width=32), min_size=1, max_size=8),
+    most=st.floats(0, 50),
+)
+def test_the_dual_variable_is_never_negative_nor_above_its_bound(
+    sigma: float, gamma: float, rounds: list[float], most: float
+) -> None:
+    scalar, parameterwise, own = Memory(), Memory(), parameters([0.0])
+    bound = most or math.inf
+    settings: dict[str, Any] = {"sigma": sigma, "gamma": gamma, "omega_max": most}
+    for value in rounds:
+        rule = ascent(scalar, own, [[value]], form=SCALAR, **settings)
+        omega = rule.ascend(value)
+        rule.settle(omega)
+        assert 0 <= omega <= bound
+        dual = ascent(parameterwise, own, [[value]], form=PARAMETERWISE, **settings).settle(None)
+        assert isinstance(dual.omega, list)
+        assert 0 <= float(dual.omega[0]) <= bound * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("form", [SCALAR, PARAMETERWISE])
+def test_the_dual_variable_lives_on_until_a_phase_starts_afresh(form: phase_pb2.DualAscent.Form) -> None:
+    memory, own = Memory(), parameters([0.0])
+
+    def norm(*, fresh: bool) -> float:
+        rule = ascent(memory, own, [[0.5]], fresh=fresh, form=form, sigma=1.0, gamma=1.0)
+        return rule.settle(rule.ascend(0.5) if rule.scalar else None).summary()["dual_norm"]
+
+    assert [norm(fresh=one) for one in (False, False, True, False)] == pytest.approx([0.5, 1.0, 0.5, 1.0])
+
+
+def test_parameters_stand_still_in_the_unlearning_phase_and_its_gradients_are_gone_afterwards() -> None:
+    own = parameters([1.0, 2.0])
+    rule = ascent(Memory(), own, [[0.5, -1.0]], form=SCALAR, sigma=1.0, gamma=1.0)
+    assert rule.standing and rule.needs_gradients
+    rule.step()
+    rule.settle(3.0)
+    assert own[0].tolist() == [1.0, 2.0] and own[0].grad is None
+
+
+def test_what_is_told_of_a_dual_variable_is_norm_largest_value_and_positive_share() -> None:
+    dual = Dual([torch.tensor([[3.0, 0.0]]), torch.tensor([4.0, 0.0])], [], [])
+    assert dual.summary() == {"dual_norm": 5.0, "dual_largest": 4.0, "dual_positive_share": 0.5}
+    assert Dual(2.5, [], []).summary() == {"dual_norm": 2.5, "dual_largest": 2.5, "dual_positive_share": 1.0}
+    assert Dual(0.0, [], []).summary()["dual_positive_share"] == 0.0
+
+
+def test_a_report_of_the_unlearning_phase_has_norms_only() -> None:
+    rule = ascent(Memory(), parameters([3.0, 4.0]), [[0.6, 0.8]], form=SCALAR, sigma=1.0, gamma=1.0)
+    rule.settle(2.0)
+    assert rule.finish() == pytest.approx(
+        {
+            "dual_norm": 2.0,
+            "dual_largest": 2.0,
+            "dual_positive_share": 1.0,
+            "push_squared": 4.0,
+            "gradient_squared": 1.0,
+            "parameters_squared": 25.0,
+        }
+    )
+
+
+# The primal descent
+
+
+def test_a_substep_follows_the_gradient_less_the_push_and_the_pull_towards_the_trained_model() -> None:
+    own, init = parameters([1.0, 2.0], [3.0]), [torch.tensor([0.5, 2.5]), torch.tensor([3.0])]
+    memory = Memory(initial=init)
+    ascent(memory, own, [[0.4, -0.2], [1.0]], form=SCALAR, sigma=1.0, gamma=1.0).settle(2.0)
+    gradients = [torch.tensor([0.3, 0.1]), torch.tensor([-1.0])]
+    descend(memory, own, gradients, sgd=Sgd(lr=0.1), rho=0.5)
+    assert own[0].tolist() == pytest.approx([1.0 - 0.1 * (0.3 - 0.8 + 0.5 * 0.5), 2.0 - 0.1 * (0.1 + 0.4 + 0.5 * -0.5)])
+    assert own[1].tolist() == pytest.approx([3.0 - 0.1 * (-1.0 - 2.0)])
+    assert own[0].grad is None
+
+
+def test_the_push_is_the_same_in_every_substep_of_a_round() -> None:
+    own = parameters([0.0])
+    memory = Memory(initial=[torch.zeros(1)])
+    ascent(memory, own, [[1.0]], form=SCALAR, sigma=1.0, gamma=1.0).settle(3.0)
+    rule = rule_for(Update(primal_descent=PrimalDescent(sgd=Sgd(lr=0.1))), own, memory)
+    for _ in range(4):
+        own[0].grad = torch.zeros(1)
+        rule.step()
+    rule.finish()
+    assert own[0].tolist() == pytest.approx([4 * 0.1 * 3.0])
+
+
+def test_without_remaining_rows_there_is_one_substep_by_push_and_pull_alone() -> None:
+    own = parameters([1.0])
+    memory = Memory(initial=[torch.tensor([0.0])])
+    ascent(memory, own, [[1.0]], form=SCALAR, sigma=1.0, gamma=1.0).settle(2.0)
+    descend(memory, own, None, sgd=Sgd(lr=0.1), rho=1.0)
+    assert own[0].tolist() == pytest.approx([1.0 - 0.1 * (-2.0 + 1.0)])
+
+
+def test_a_phase_may_leave_the_push_out() -> None:
+    own = parameters([0.0])
+    memory = Memory(initial=[torch.zeros(1)])
+    ascent(memory, own, [[1.0]], form=SCALAR, sigma=1.0, gamma=1.0).settle(2.0)
+    descend(memory, own, [torch.tensor([1.0])], sgd=Sgd(lr=0.1), push=PrimalDescent.NONE)
+    assert own[0].tolist() == pytest.approx([-0.1])
+
+
+vectors = st.lists(st.floats(-100, 100, width=32), min_size=3, max_size=3)
+
+
+@given(forget=vectors, remaining=vectors, omega=st.floats(0, 10))
+def test_a_balanced_push_of_the_scalar_form_is_omega_times_as_long_as_the_gradient_tensor_by_tensor(
+    forget: list[float], remaining: list[float], omega: float
+) -> None:
+    own, gradient = parameters([0.0] * 3), torch.tensor(remaining)
+    dual = ascent(Memory(), own, [forget], form=SCALAR, sigma=1.0, gamma=1.0).settle(omega)
+    (push,) = dual.balanced([gradient])
+    g = torch.tensor(forget)
+    if float(g.norm()) > 1e-15:
+        assert float(push.norm()) == pytest.approx(omega * float(gradient.norm()), rel=1e-4, abs=1e-6)
+        assert torch.dot(push, g) >= 0, "it points where the uncertainty grows"
+    elif not g.any():
+        assert push.tolist() == [0.0] * 3
+
+
+def test_a_value_that_no_gradient_reached_fades_by_the_whole_share_and_others_hardly() -> None:
+    own = [torch.tensor([1.0, 1.0, -2.0])]
+    fade(own, [torch.tensor([0.0, 5.0, 1.0])], 0.1)
+    assert float(own[0][0]) == pytest.approx(0.9)
+    assert own[0][1:].tolist() == pytest.approx([1.0, -2.0], rel=1e-4)
+    ν = 1e-5 * (6.0 / 3)
+    expected = [1 - 0.1 / (1 + 5.0 / ν), -2.0 * (1 - 0.1 / (1 + 1.0 / ν))]
+    assert own[0][1:].tolist() == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_tensor_without_any_support_does_not_fade_at_all() -> None:
+    own = [torch.tensor([1.0, 2.0])]
+    fade(own, [torch.zeros(2)], 0.5)
+    assert own[0].tolist() == [1.0, 2.0], "nothing is known of it, as where only the push moved it"
+
+
+def test_support_adds_up_over_substeps_and_phases() -> None:
+    own = parameters([1.0, 1.0])
+    memory = Memory(initial=[torch.zeros(2)])
+    for _ in range(2):
+        descend(memory, own, [torch.tensor([0.0, 2.0])], sgd=Sgd(lr=0.0), fade=0.1)
+    assert memory.kept["support"][0].tolist() == [0.0, 8.0]
+    assert own[0].tolist() == pytest.approx([0.81, 1.0], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "update", [Update(primal_descent=PrimalDescent(sgd=Sgd(lr=0.1))), Update(residual=Residual(rho=0.0))]
+)
+def test_a_step_towards_the_trained_model_before_rows_were_dropped_is_the_coordinator_s_fault(update: Update) -> None:
+    with pytest.raises(PartyError) as caught:
+        rule_for(update, parameters([0.0]), Memory()).finish()
+    assert caught.value.culprit == "coordinator"
+
+
+def test_a_descent_without_a_step_is_the_coordinator_s_fault() -> None:
+    with pytest.raises(PartyError) as caught:
+        descend(Memory(initial=[torch.zeros(1)]), parameters([0.0]), [torch.ones(1)])
+    assert caught.value.culprit == "coordinator"
+
+
+# The residual, and D_u in micro-batches, on a real network
+
+
+def network(seed: int = 0) -> nn.Module:
+    """Make a small network with batch statistics."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def some_rows(rows: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, 6, generator=draw), torch.randint(0, 3, (rows,), generator=draw)
+
+
+def lagrangian(one: nn.Module, init: list[Tensor], omega: float, rho: float) -> Tensor:
+    """L_r + ρ/2·‖Θ − Θ_init‖² − Ω·L_u, by autograd."""
+    (x_r, y_r), (x_u, _) = some_rows(50, seed=1), some_rows(20, seed=2)
+    pull = sum(((θ - start) ** 2).sum() for θ, start in zip(one.parameters(), init, strict=True))
+    return functional.cross_entropy(one(x_r), y_r) + rho / 2 * pull - omega * losses.uncertainty(one(x_u), 2.0).mean()
+
+
+def run_phase(
+    one: nn.Module, update: Update, memory: Memory, loss: Loss, rows: tuple[Tensor, Tensor], size: int
+) -> Any:
+    """Run the batches of a phase over which parameters stand still; return its rule."""
+    one.eval()
+    rule = rule_for(update, one.parameters(), memory)
+    x, y = rows
+    for part_x, part_y in zip(torch.split(x, size), torch.split(y, size), strict=True):
+        each = losses.per_sample(loss, one(part_x), part_y)
+        torch.autograd.backward(losses.reduce(loss, each, len(x)))
+        rule.step()
+    return rule
+
+
+UNCERTAINTY = Loss(uncertainty=Uncertainty(omega=2.0), reduction=Loss.SET_MEAN)
+CROSS_ENTROPY = Loss(cross_entropy={}, reduction=Loss.SET_MEAN)
+
+
+@pytest.mark.parametrize("size", [7, 50])
+def test_the_residual_is_the_gradient_of_the_lagrangian(size: int) -> None:
+    one = network()
+    init = [θ.detach() + 0.1 for θ in one.parameters()]
+    memory = Memory(initial=init)
+    ascend = Update(dual_ascent=phase_pb2.DualAscent(form=SCALAR, sigma=1.0, gamma=1.0))
+    run_phase(one, ascend, memory, UNCERTAINTY, some_rows(20, seed=2), size).settle(1.5)
+    rule = run_phase(one, Update(residual=Residual(rho=0.3)), memory, CROSS_ENTROPY, some_rows(50, seed=1), size)
+    figures = rule.finish()
+    gradient = torch.autograd.grad(lagrangian(one, init, 1.5, 0.3), list(one.parameters()))
+    assert figures["residual_squared"] == pytest.approx(sum(float(g.square().sum()) for g in gradient), rel=1e-4)
+    count = sum(θ.numel() for θ in one.parameters())
+    assert figures["moved_squared"] == pytest.approx(0.01 * count, rel=1e-4)
+
+
+@pytest.mark.parametrize("form", [SCALAR, PARAMETERWISE])
+@pytest.mark.parametrize("reduction", [Loss.SET_MEAN, Loss.SUM])
+def test_however_d_u_is_cut_the_push_is_the_same_and_no_statistic_of_it_is_left(
+    form: phase_pb2.DualAscent.Form, reduction: Loss.Reduction
+) -> None:
+    update = Update(dual_ascent=phase_pb2.DualAscent(form=form, sigma=0.5, gamma=0.7))
+    loss = Loss(uncertainty=Uncertainty(omega=2.0), reduction=reduction)
+    pushes = []
+    for size in (1, 3, 23):
+        one = network()
+        before = copy.deepcopy(one.state_dict())
+        rule = run_phase(one, update, Memory(initial=[]), loss, some_rows(23), size)
+        pushes.append(rule.settle(1.25 if form == SCALAR else None).push)
+        for name, value in one.state_dict().items():
+            assert value.equal(before[name]), f"{name} has changed"
+    for push in pushes[1:]:
+        for value, first in zip(push, pushes[0], strict=True):
+            assert torch.allclose(value, first, rtol=1e-4, atol=1e-6)
+
+
+# Undoing a round
+
+
+def trained_share() -> Share:
+    """Make a share whose networks and update rules have a past."""
+    share = Share(Model(), nn.ModuleDict({"bottom": network()}), None, None, SampleSets.consecutive(60, 0, 10), {})
+    train(share, Update(adam=phase_pb2.Adam(lr=0.01, beta1=0.9, beta2=0.999, epsilon=1e-8)), 1)
+    share.begin()
+    return share
+
+
+def train(share: Share, update: Update, seed: int) -> None:
+    """Run three batches in train mode: parameters, batch statistics and memory all change."""
+    share.networks.train()
+    rule = rule_for(update, share.networks.parameters(), share.memory)
+    for step in range(3):
+        x, y = some_rows(16, seed=100 * seed + step)
+        torch.autograd.backward(functional.cross_entropy(share.networks["bottom"](x), y))
+        rule.step()
+    rule.finish()
+
+
+def forget_a_little(share: Share, seed: int, *, lr: float = 0.01, mark: bool = True) -> None:
+    """Run one round, ascent and descent."""
+    if mark:
+        share.mark()
+    ascend = Update(dual_ascent=phase_pb2.DualAscent(form=PARAMETERWISE, sigma=0.5, gamma=1.0))
+    run_phase(share.networks["bottom"], ascend, share.memory, UNCERTAINTY, some_rows(20, seed=seed), 8).settle(None)
+    step = phase_pb2.Adam(lr=lr, beta1=0.9, beta2=0.999, epsilon=1e-8)
+    train(share, Update(primal_descent=PrimalDescent(adam=step, push=PrimalDescent.BALANCED, fade=0.01)), seed)
+
+
+def state(share: Share) -> Any:
+    """Return a copy of all that a phase may change."""
+    return copy.deepcopy((dict(share.networks.state_dict()), share.memory.kept, share.memory.initial))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Compare nested values to the bit."""
+    if isinstance(one, Tensor):
+        return one.equal(other)
+    if isinstance(one, Dual):
+        return same((one.omega, one.push, one.lengths), (other.omega, other.push, other.lengths))
+    if isinstance(one, dict):
+        return set(one) == set(other) and all(same(value, other[name]) for name, value in one.items())
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+@pytest.mark.parametrize("marks", [1, 2])
+def test_a_round_that_is_taken_back_leaves_no_bit_changed_and_what_follows_is_as_if_it_had_never_been(
+    marks: int,
+) -> None:
+    share, undisturbed = trained_share(), trained_share()
+    for seed in (1, 2):
+        forget_a_little(share, seed)
+        forget_a_little(undisturbed, seed)
+    before = state(share)
+    for seed in range(marks):
+        forget_a_little(share, 50 + seed, lr=10.0)
+    assert not same(state(share), before)
+    share.take_back(marks)
+    assert same(state(share), before)
+    for one in (share, undisturbed):
+        forget_a_little(one, 3)
+    assert same(state(share), state(undisturbed)), "moments, dual variables and batch statistics went back too"
+
+
+@pytest.mark.parametrize("marks", [0, 2, 3])
+def test_more_marks_than_are_kept_cannot_be_taken_back(marks: int) -> None:
+    share = trained_share()
+    for seed in (1, 2, 3):
+        forget_a_little(share, seed)
+    share.take_back(1)  # two are kept, so that one is left
+    before = state(share)
+    with pytest.raises(PartyError) as caught:
+        share.take_back(marks)
+    assert caught.value.culprit == "coordinator"
+    assert same(state(share), before)
+
+
+def test_a_new_beginning_takes_the_model_as_it_is_for_the_trained_one_and_forgets_the_rest() -> None:
+    share = trained_share()
+    forget_a_little(share, 1)
+    share.begin()
+    assert share.memory.kept == {}
+    assert same(share.memory.initial, share.snapshot())
+    with pytest.raises(PartyError):
+        share.take_back(1)
+
+
+def problem(**settings: Any) -> Problem:
+    return Problem(Unlearn(**settings), Train(epochs=20), classes=10, forget=100, remaining=2000, seed=1)
+
+
+@given(bad=st.lists(st.booleans(), max_size=300), goal=st.sampled_from(["as-retrained", "uncertain"]))
+def test_however_a_run_goes_no_more_marks_are_taken_back_than_parties_keep(bad: list[bool], goal: str) -> None:
+    method, kept, turns = self_scaling.auto(problem(goal=goal)), 0, iter([False, *bad])
+    step = next(method)
+    outcome = Outcome(0, 0.0, 0.0, 0.0, 0.0)
+    try:
+        while True:
+            if isinstance(step, TakeBack):
+                assert 0 < step.marks <= kept
+                kept -= step.marks
+            else:
+                kept = min(2, kept + 1) if step.mark else kept
+                rows = math.ceil(step.over.share * (100 if step.over.set == phase_pb2.Samples.FORGET else 2000))
+                descent = step.update.HasField("primal_descent")
+                loss = 100.0 if descent and next(turns, False) else 0.1
+                outcome = Outcome(rows, loss, 0.0, 0.0, 0.0)
+            step = method.send(outcome)
+    except StopIteration as stop:
+        assert stop.value.rounds >= 1
+
+
+# Step sizes
+
+
+def step_sizes(**changes: float) -> StepSizes:
+    values = {"tau": 0.01, "sigma": 1.0, "tau_max": 0.1, "sigma_max": 10.0}
+    return StepSizes(**{**values, "alpha": 1.5, "beta": 0.8, "shrink": 0.7, "grow": 1.2, **changes})
+
+
+@pytest.mark.parametrize(
+    ("ratio", "factor"), [(0.0, 1.2), (0.79, 1.2), (0.8, 1.0), (1.0, 1.0), (1.5, 1.0), (1.51, 0.7), (100.0, 0.7)]
+)
+def test_steps_grow_while_the_model_hardly_moves_and_shrink_when_it_jumps(ratio: float, factor: float) -> None:
+    first = step_sizes().adapt(2.0)
+    assert (first.tau, first.sigma) == (0.01, 1.0), "the first change has none to compare with"
+    second = first.adapt(2.0 * ratio)
+    assert (second.tau, second.sigma) == pytest.approx((0.01 * factor, 1.0 * factor))
+
+
+@given(changes=st.lists(st.floats(0, 1e12), max_size=200))
+def test_steps_stay_between_a_floor_above_zero_and_their_caps(changes: list[float]) -> None:
+    steps = step_sizes()
+    for change in changes:
+        steps = steps.adapt(change)
+        assert 0 < steps.tau <= steps.tau_max and 0 < steps.sigma <= steps.sigma_max
+        assert steps.tau >= 1e-12 and steps.sigma >= 1e-12
+
+
+def test_caps_hold_and_a_long_calm_brings_a_step_back_from_the_floor() -> None:
+    steps = step_sizes()
+    change = 1.0
+    for _ in range(300):
+        change *= 2
+        steps = steps.adapt(change)
+    assert steps.tau < 1e-10
+    for _ in range(1000):
+        change /= 2
+        steps = steps.adapt(change)
+    assert (steps.tau, steps.sigma) == (0.1, 10.0)
+
+
+# The problem
+
+
+@pytest.mark.parametrize(("reduction", "largest"), [("mean", 2 * math.log(10)), ("sum", 200 * math.log(10))])
+def test_a_level_that_no_model_can_reach_is_refused_with_the_largest_that_one_can(
+    reduction: str, largest: float
+) -> None:
+    assert problem(reduction=reduction, gamma=largest * 0.999).gamma == largest * 0.999
+    with pytest.raises(SettingsError) as caught:
+        problem(reduction=reduction, gamma=largest * 1.01)
+    assert f"the largest value that L_u takes here is {largest:.6g}" in str(caught.value)
+    assert problem(reduction=reduction, gamma=largest * 1.01, dual="parameterwise").gamma > largest, "a growth rate"
