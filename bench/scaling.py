@@ -148,20 +148,20 @@ HEADER = (
 def main(
     sets: Annotated[list[str], typer.Option("--set", help="digits, income or an npz file; repeatable.")],
     request: Annotated[list[str], typer.Option(help="backdoor, label, clean, or a number of rows; repeatable.")],
-    part: Annotated[list[str], typer.Option(help=f"{', '.join(PARTS)}, or all; repeatable.")] = ["full"],
-    seed: Annotated[list[int], typer.Option(help="Repeatable.")] = [0],
+    part: Annotated[list[str] | None, typer.Option(help=f"{', '.join(PARTS)}, or all; repeatable. [full]")] = None,
+    seed: Annotated[list[int] | None, typer.Option(help="Repeatable. [0]")] = None,
     limit: Annotated[int | None, typer.Option(help="So many training rows.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Of the original training.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for cells.csv and table.md.")] = Path("runs/scaling"),
 ) -> None:
     """Run the cells that are not done yet and print the table."""
-    parts = list(PARTS) if part == ["all"] else part
+    parts = list(PARTS) if part == ["all"] else part or ["full"]
     cells: list[dict[str, Any]] = [dict(cell) for cell in read_cells(out / "cells.csv")]
     done = {(cell["set"], cell["request"], cell["part"], str(cell["seed"])) for cell in cells}
     for name in sets:
         for asked in request:
             for chosen in parts:
-                for number in seed:
+                for number in seed or [0]:
                     if (name, asked, chosen, str(number)) in done or (name == "income" and asked == "label"):
                         continue  # forgetting one of two classes leaves nothing to tell apart
                     print(f"{name}, {asked}, {chosen}, seed {number}", flush=True)

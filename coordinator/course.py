@@ -136,7 +136,7 @@ class Course:
             await self._measure(UNLEARNED, list(FEDORA_PHASES), saved_as=job.unlearn.save)
         else:
             await self._retrain(UNLEARNED, saved_as=job.unlearn.save)
-            ending = Ending(job.train.rounds, "all epochs were trained", constraint_held=None)
+            ending = Ending(job.train.epochs_from_scratch, "all epochs were trained", constraint_held=None)
         await engine.perform(proof.proof(problem, pushed=ending.pushed))
         statements = await engine.attest(before=job.train.save, after=job.unlearn.save)
         for other in job.compare:
@@ -173,7 +173,7 @@ class Course:
         job = self._job
         seed = derive(job.seed, RETRAIN)
         await self._engine.restart(seed=seed)
-        await self._engine.perform(retraining.retraining(job.train, seed=seed), rounds=job.train.rounds)
+        await self._engine.perform(retraining.retraining(job.train, seed=seed), rounds=job.train.epochs_from_scratch)
         await self._measure(name, [retraining.NAME], saved_as=saved_as)
 
 

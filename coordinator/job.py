@@ -58,6 +58,11 @@ class Train(Settings):
         return self.epochs if self.epochs is not None else (0 if self.load else 10)
 
     @property
+    def epochs_from_scratch(self) -> int:
+        """The number of epochs that training anew takes; of a model that was loaded, 10 are assumed."""
+        return self.rounds or 10
+
+    @property
     def rate(self) -> float:
         """The full learning rate."""
         return self.lr if self.lr is not None else (0.05 if self.optimizer == "sgd" else 0.001)
@@ -200,6 +205,4 @@ class Job(Settings):
         names = [self.train.save, self.unlearn.save, *self.compare]
         if len(set(names)) < len(names):
             raise ValueError(f"each model of a job is saved under a name of its own, and these are {', '.join(names)}")
-        if "retrain" in (self.unlearn.method, *self.compare) and not self.train.rounds:
-            raise ValueError("retraining takes as many epochs as `train.epochs` says, and these are 0")
         return self

@@ -98,7 +98,7 @@ def result(
             }
             for name, one in ready.items()
         },
-        "job": job.model_dump(mode="json", by_alias=True),
+        "job": _job(job),
         "seed": job.seed,
         "versions": {
             "fedora": VERSION,
@@ -123,3 +123,11 @@ def _forgetting(job: Job, measured: dict[str, dict[str, Any]], engine: Engine, e
     if "retrain" in measured:
         told["gap"] = gaps(measured["unlearned"], measured["retrain"])
     return told
+
+
+def _job(job: Job) -> dict[str, Any]:
+    """Return the job as it was run, without the ids of those who asked to be forgotten."""
+    content: dict[str, Any] = job.model_dump(mode="json", by_alias=True)
+    if job.forget and job.forget.ids is not None:
+        content["forget"]["ids"] = f"{len(job.forget.ids)} ids"
+    return content

@@ -18,6 +18,7 @@ class Failure(_message.Message):
         LEDGER: _ClassVar[Failure.Kind]
         ABORTED: _ClassVar[Failure.Kind]
         INTERNAL: _ClassVar[Failure.Kind]
+        CERTIFICATE: _ClassVar[Failure.Kind]
         TAKEN: _ClassVar[Failure.Kind]
     UNSPECIFIED: Failure.Kind
     SETTINGS: Failure.Kind
@@ -28,6 +29,7 @@ class Failure(_message.Message):
     LEDGER: Failure.Kind
     ABORTED: Failure.Kind
     INTERNAL: Failure.Kind
+    CERTIFICATE: Failure.Kind
     TAKEN: Failure.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     CULPRIT_FIELD_NUMBER: _ClassVar[int]

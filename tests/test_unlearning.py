@@ -308,14 +308,6 @@ def test_noise_for_a_party_that_there_is_not_is_refused_before_any_process_start
             {"forget": {"samples": 1}, "train": {"save": "retrain"}, "compare": ["retrain"]},
             "each model of a job is saved under a name of its own, and these are retrain, unlearned, retrain",
         ),
-        (
-            {"forget": {"samples": 1}, "train": {"from": "earlier"}, "compare": ["retrain"]},
-            "retraining takes as many epochs as `train.epochs` says, and these are 0",
-        ),
-        (
-            {"forget": {"samples": 1}, "train": {"epochs": 0}, "unlearn": {"method": "retrain"}},
-            "retraining takes as many epochs as `train.epochs` says, and these are 0",
-        ),
         ({"forget": {"samples": 1}, "unlearn": {"beta": 2.0}}, "`beta` is 2; it should be below `alpha`"),
         ({"forget": {"samples": 1}, "unlearn": {"gamma": float("nan")}}, "unlearn.gamma"),
         ({"forget": {"samples": 1}, "unlearn": {"without": ["adaptive-steps"] * 2}}, "`without` names a part twice"),

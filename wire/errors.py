@@ -62,6 +62,7 @@ class CertificateError(FedoraError):
 
     exit_code = 7
     meaning = "an unlearning certificate does not hold; the list of checks says where"
+    kind = Failure.CERTIFICATE
 
 
 class StoppedError(FedoraError):
@@ -93,7 +94,7 @@ def to_failure(error: FedoraError, *, reporter: str) -> Failure:
 
 def from_failure(failure: Failure) -> FedoraError:
     """Turn a received failure into the error to raise here."""
-    for error in (SettingsError, DataError, LedgerError, StoppedError):
+    for error in (SettingsError, DataError, LedgerError, CertificateError, StoppedError):
         if failure.kind == error.kind:
             return error(f"{failure.culprit}: {failure.reason}" if failure.culprit else failure.reason)
     return PartyError(failure.culprit, failure.reason, failure.kind)

@@ -10,4 +10,5 @@ NAME = "retrain"
 
 def retraining(settings: Train, *, seed: int) -> Method[None]:
     """Train on the remaining rows just as the original model was trained on all; parameters are fresh beforehand."""
-    return training(settings, seed=seed, name=NAME, over=REMAINING)
+    anew = settings.model_copy(update={"epochs": settings.epochs_from_scratch})
+    return training(anew, seed=seed, name=NAME, over=REMAINING)

@@ -15,7 +15,6 @@ from protos.phase_pb2 import Adam, PrimalDescent
 
 LEAST_ROWS = 16  # in any draw
 ADAM_RATE = 0.001  # stands for the training's rate where the training used no Adam
-DEFAULT_EPOCHS = 10  # stands for the training's epochs where a model was loaded
 SECOND_MARK = 2  # parties keep two marks
 
 GOALS = {
@@ -61,7 +60,7 @@ def auto(problem: Problem) -> Method[Ending]:
 def _pace(problem: Problem, scales: Scales) -> Pace:
     """Divide the budget among rounds: half of a pushing round's rows come from D_u, half from D_r."""
     settings, all_remaining = problem.settings, problem.remaining
-    budget = settings.budget * (problem.train.rounds or DEFAULT_EPOCHS) * all_remaining
+    budget = settings.budget * (problem.train.epochs_from_scratch) * all_remaining
     for_push = budget * (scales.push_share or 1.0)
     rounds = settings.rounds or scales.push_rounds
     a_round = max(for_push / rounds, 2 * LEAST_ROWS)
@@ -92,7 +91,8 @@ def _push(problem: Problem, scales: Scales, pace: Pace) -> Method[_Pushed]:
     γ = level if problem.settings.dual == "scalar" else problem.gamma
     push = PrimalDescent.BALANCED if scales.balanced else PrimalDescent.AS_IT_IS
     rows = k = held_at = marks = 0
-    cut, start, fresh, holds = 1.0, math.inf, True, True
+    guessing = math.log(problem.classes)
+    cut, start, fresh, holds = 1.0, guessing, True, True
     while k == 0 or (k < pace.rounds and rows + pace.forget + pace.remaining <= pace.for_push + 1):
         k += 1
         ascent = yield problem.unlearning(
@@ -121,9 +121,10 @@ def _push(problem: Problem, scales: Scales, pace: Pace) -> Method[_Pushed]:
             batch_size=pace.batch_size,
             fresh=fresh,
         )
-        rows, start, fresh = rows + descent.rows, min(start, descent.loss) if k == 1 else start, False
-        if scales.guard and descent.loss > start + math.log(problem.classes):
-            # Worse than at first by as much as guessing costs. The loss is that of the state the round began with, more
+        rows, fresh = rows + descent.rows, False
+        start = min(start, descent.loss, guessing)
+        if scales.guard and descent.loss > start + guessing:
+            # Worse than at best by as much as guessing costs. The loss is that of the state the round began with, more
             # or less, so that the round before it was the one that went too far.
             yield TakeBack(marks)
             cut, marks, fresh = cut / 2, 0, True
