@@ -114,6 +114,7 @@ class Scales(Settings):
 
     push_rounds: PositiveInt = 40  # at most
     push_share: Annotated[float, Field(gt=0, le=1)] | None = None  # of the budget; 0.6, or 1 for `uncertain`
+    passes: PositiveFloat | None = None  # over D_u, at most, in rounds that push; 8, or any number for `uncertain`
     dual_step: PositiveFloat = 0.5  # σ, in units of L_u's largest value
     omega_max: PositiveFloat | None = None  # 2, or 8 for `uncertain`
     margin: Annotated[float, Field(ge=0, lt=1)] | None = None  # above γ; 0, or 0.07 for `uncertain`

@@ -20,9 +20,9 @@ SECOND_MARK = 2  # parties keep two marks
 GOALS = {
     # Recovery follows, which can mend what is taken away, but has no rows to mend what is taught about D_u: a push that
     # may teach makes a trigger mean "be unsure" where it should mean nothing.
-    "as-retrained": {"push_share": 0.6, "margin": 0.0, "omega_max": 2.0, "taking_away": True},
+    "as-retrained": {"push_share": 0.6, "passes": 8.0, "margin": 0.0, "omega_max": 2.0, "taking_away": True},
     # Nothing follows, and rows that look like all others need a long push.
-    "uncertain": {"push_share": 1.0, "margin": 0.07, "omega_max": 8.0, "taking_away": False},
+    "uncertain": {"push_share": 1.0, "passes": math.inf, "margin": 0.07, "omega_max": 8.0, "taking_away": False},
 }
 
 
@@ -65,6 +65,9 @@ def _pace(problem: Problem, scales: Scales) -> Pace:
     rounds = settings.rounds or scales.push_rounds
     a_round = max(for_push / rounds, 2 * LEAST_ROWS)
     forget = min(problem.forget, max(int(a_round / 2), LEAST_ROWS))
+    if scales.passes and not settings.rounds:
+        # Few rows are pushed for a short time: they look like others, whom a long push would harm too.
+        rounds = min(rounds, math.ceil(min(scales.passes, rounds) * problem.forget / forget))
     δ = 1.0 if "asymmetric-batches" in settings.without else settings.delta
     remaining = min(all_remaining, max(LEAST_ROWS, round(a_round - forget if δ is None else δ * all_remaining)))
     batches = max(1, round(remaining / problem.batch_size))
