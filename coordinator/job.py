@@ -123,7 +123,7 @@ class Scales(Settings):
     decay: bool = True  # whether τ falls to 0 in the end
     balanced: bool = True  # whether the push is measured against the gradient of L_r
     taking_away: bool | None = None  # whether the push may only take parameters towards 0; yes, or no for `uncertain`
-    rounds_after: NonNegativeInt = 14  # so long the constraint is watched once it holds
+    rounds_after: NonNegativeInt = 10  # so long the constraint is watched once it holds
     rest: bool = True  # whether Ω is 0 while the constraint holds
     guard: bool = True  # whether rounds that break the model are taken back
     recovery_rounds: NonNegativeInt = 8
@@ -143,7 +143,7 @@ class Unlearn(Settings):
     goal: Literal["as-retrained", "uncertain"] = "as-retrained"
     steps: Literal["auto", "paper"] = "auto"
     dual: Literal["scalar", "parameterwise"] = "scalar"
-    budget: Annotated[float, Field(gt=0, le=1)] = 0.17  # auto: rows exchanged, as a share of what retraining takes
+    budget: Annotated[float, Field(gt=0, le=1)] = 0.14  # auto: rows exchanged, as a share of what retraining takes
     scales: Scales = Scales()  # auto
     rounds: PositiveInt | None = None  # K; paper: 20
     delta: Annotated[float, Field(ge=0, le=1)] | None = None  # δ, share of D_r per round; paper: 0.05

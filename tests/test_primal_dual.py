@@ -153,7 +153,6 @@ def test_a_report_of_the_unlearning_phase_has_norms_only() -> None:
             "dual_norm": 2.0,
             "dual_largest": 2.0,
             "dual_positive_share": 1.0,
-            "push_squared": 4.0,
             "gradient_squared": 1.0,
             "parameters_squared": 25.0,
         }

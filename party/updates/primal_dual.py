@@ -29,7 +29,13 @@ class Dual:
 
     def summary(self) -> dict[str, float]:
         """Return norm, largest value and positive share of Ω."""
-        flat = _flat([torch.tensor(self.omega)] if isinstance(self.omega, float) else self.omega)
+        if isinstance(self.omega, float):
+            return {
+                "dual_norm": self.omega,
+                "dual_largest": self.omega,
+                "dual_positive_share": float(self.omega > 0),
+            }
+        flat = _flat(self.omega)
         return {
             "dual_norm": float(flat.norm()),
             "dual_largest": float(flat.max()),
@@ -97,9 +103,8 @@ class DualAscent(Rule):
         dual: Dual = self.memory.kept["dual_ascent"]
         return {
             **dual.summary(),
-            "push_squared": _squared(dual.push),
             "gradient_squared": sum(length**2 for length in dual.lengths),
-            "parameters_squared": _squared([parameter.detach() for parameter in self.parameters]),
+            "parameters_squared": sum(length**2 for length in _lengths(self.parameters)),
         }
 
 
@@ -225,7 +230,8 @@ def _squared(values: Sequence[Tensor]) -> float:
 
 
 def _lengths(values: Sequence[Tensor]) -> list[float]:
-    return [float(value.norm()) for value in values]
+    """Return the norm of each tensor."""
+    return [float(value.detach().norm()) for value in values]
 
 
 def _in_own_units(value: Tensor) -> Tensor:
