@@ -61,7 +61,9 @@ def _backdoor(unlearned: dict[str, Any], original: dict[str, Any], retrain: dict
     if unlearned.get("backdoor_asr") is None:
         return
     now, before = unlearned["backdoor_asr"], original["backdoor_asr"]
-    limit = max(BACKDOOR_LIMIT, retrain["backdoor_asr"] + BACKDOOR_LIMIT if retrain else 0.0)
+    # Some rows of other classes are taken for the target without any trigger.
+    plain = unlearned["untriggered_asr"]
     beside = f", Retrain {retrain['backdoor_asr']:.1%}" if retrain else ""
-    told = f"it turns {now:.1%} of triggered test rows, before {before:.1%}{beside}"
-    yield f"The backdoor is {'gone' if now <= limit else 'still there'}: {told}."
+    told = f"{now:.1%} of triggered test rows are taken for its target, {plain:.1%} without the trigger"
+    gone = now <= max(plain, retrain["backdoor_asr"] if retrain else 0.0) + BACKDOOR_LIMIT
+    yield f"The backdoor is {'gone' if gone else 'still there'}: {told}; before it was {before:.1%}{beside}."

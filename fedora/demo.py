@@ -51,8 +51,8 @@ Retrain, and it costs a whole training.
 
 COMPARED = """
 [bold]5. What came of it.[/bold] Backdoor success is the share of test people with less income whom the planted \
-country makes rich. It should fall to what Retrain has: a few of them look rich without any trick. Accuracy on test \
-rows should stay. Forgotten rows are judged by their true income.
+country makes rich. It should fall to what it is without the trigger, or with Retrain: some of them look rich without \
+any trick. Accuracy on test rows should stay. Forgotten rows are judged by their true income.
 """
 
 

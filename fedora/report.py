@@ -14,6 +14,7 @@ ABILITIES = (
     ("remaining_accuracy", "… remaining rows", "{:.1%}"),
     ("forget_accuracy", "… forgotten rows", "{:.1%}"),
     ("backdoor_asr", "backdoor success", "{:.1%}"),
+    ("untriggered_asr", "… without trigger", "{:.1%}"),
 )
 ATTACKS = (
     ("mia_asr", "paper's attack", "{:.1%}"),

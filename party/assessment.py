@@ -117,10 +117,23 @@ class Assessor:
         if Samples.REMAINING in recorded:
             found["remaining_accuracy"] = self._predictions(recorded, Samples.REMAINING).accuracy()
         if Samples.PROBE in recorded:
-            found["backdoor_asr"] = self._predictions(recorded, Samples.PROBE, trained_labels=True).accuracy()
+            found |= self._of_backdoor(recorded)
         if Samples.FORGET in recorded:
             found |= self._of_forgotten(recorded)
         return {name: value for name, value in found.items() if value is not None}
+
+    def _of_backdoor(self, recorded: Recorded) -> dict[str, float | None]:
+        """Return how often a row of another class is taken for the backdoor's target, with the trigger and without."""
+        triggered = self._predictions(recorded, Samples.PROBE, trained_labels=True)
+        target = triggered.classes[0]
+        found = {"backdoor_asr": triggered.accuracy()}
+        if Samples.TEST in recorded:
+            others = self._predictions(recorded, Samples.TEST)
+            others = others.of(others.classes != target)
+            found["untriggered_asr"] = Predictions(
+                others.logits, torch.full_like(others.classes, int(target))
+            ).accuracy()
+        return found
 
     def _of_forgotten(self, recorded: Recorded) -> dict[str, float | None]:
         """Return the figures of D_u: accuracy, certainty, and both attacks unless it is poisoned."""

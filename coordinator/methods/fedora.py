@@ -19,6 +19,7 @@ UNLEARNING, REMAINING_PHASE, RECOVERY = "unlearning", "remaining", "recovery"
 FORMS = {"scalar": DualAscent.SCALAR, "parameterwise": DualAscent.PARAMETERWISE}
 REDUCTIONS = {"mean": Loss.SET_MEAN, "sum": Loss.SUM}
 
+PAPER_ROUNDS = 20
 # γ, as a share of the largest value that L_u can take, unless the job says otherwise.
 LEVEL = 0.9
 
@@ -61,7 +62,8 @@ class Problem:
     @property
     def rounds(self) -> int:
         """K, at most."""
-        return self.settings.rounds or 20
+        settings = self.settings
+        return settings.rounds or (PAPER_ROUNDS if settings.steps == "paper" else settings.scales.push_rounds)
 
     @property
     def batch_size(self) -> int:
