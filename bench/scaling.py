@@ -51,7 +51,12 @@ PARTS: dict[str, dict[str, Any]] = {
     "ten long rounds": {"scales": {"push_rounds": 10, "warm_up": 2, "rounds_after": 4}},
     "parameterwise": {"dual": "parameterwise"},
     "goal uncertain": {"goal": "uncertain"},
-    "the paper's steps": {"steps": "paper"},
+    "fixed steps": {"without": ["adaptive-steps"]},
+    "whole D_r": {"without": ["asymmetric-batches"], "rounds": 10},
+    **{f"paper, ω = {omega:g}": {"steps": "paper", "omega": omega} for omega in (0.5, 2, 20)},
+    **{f"paper, δ = {delta:g}": {"steps": "paper", "delta": delta} for delta in (0, 0.01, 0.25, 1)},
+    "paper, no push": {"steps": "paper", "without": ["unlearning-loss"]},
+    "paper, fixed steps": {"steps": "paper", "without": ["adaptive-steps"]},
 }
 
 

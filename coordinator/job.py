@@ -116,17 +116,17 @@ class Scales(Settings):
     push_share: Annotated[float, Field(gt=0, le=1)] | None = None  # of the budget; 0.6, or 1 for `uncertain`
     passes: PositiveFloat | None = None  # over D_u, at most, in rounds that push; 8, or any number for `uncertain`
     dual_step: PositiveFloat = 0.5  # σ, in units of L_u's largest value
-    omega_max: PositiveFloat | None = None  # 2, or 8 for `uncertain`
+    omega_max: PositiveFloat | None = None  # 1.2, or 8 for `uncertain`
     margin: Annotated[float, Field(ge=0, lt=1)] | None = None  # above γ; 0, or 0.07 for `uncertain`
     rate: PositiveFloat = 4.0  # τ, in units of the training's own rate
     warm_up: NonNegativeInt = 5  # rounds over which τ grows to its full size
     decay: bool = True  # whether τ falls to 0 in the end
     balanced: bool = True  # whether the push is measured against the gradient of L_r
     taking_away: bool | None = None  # whether the push may only take parameters towards 0; yes, or no for `uncertain`
-    rounds_after: NonNegativeInt = 10  # so long the constraint is watched once it holds
+    rounds_after: NonNegativeInt = 14  # so long the constraint is watched once it holds
     rest: bool = True  # whether Ω is 0 while the constraint holds
     guard: bool = True  # whether rounds that break the model are taken back
-    recovery_rounds: NonNegativeInt = 8
+    recovery_rounds: NonNegativeInt = 12
     recovery_steps: PositiveInt = 64  # at least
     fade: Annotated[float, Field(ge=0, lt=1)] = 0.1  # share by which a value without any support fades in a step
 
@@ -143,7 +143,7 @@ class Unlearn(Settings):
     goal: Literal["as-retrained", "uncertain"] = "as-retrained"
     steps: Literal["auto", "paper"] = "auto"
     dual: Literal["scalar", "parameterwise"] = "scalar"
-    budget: Annotated[float, Field(gt=0, le=1)] = 0.14  # auto: rows exchanged, as a share of what retraining takes
+    budget: Annotated[float, Field(gt=0, le=1)] = 0.16  # auto: rows exchanged, as a share of what retraining takes
     scales: Scales = Scales()  # auto
     rounds: PositiveInt | None = None  # K; paper: 20
     delta: Annotated[float, Field(ge=0, le=1)] | None = None  # δ, share of D_r per round; paper: 0.05
@@ -171,6 +171,8 @@ class Unlearn(Settings):
     def _steps_fit(self) -> Self:
         if self.beta >= self.alpha:
             raise ValueError(f"`beta` is {self.beta:g}; it should be below `alpha`, which is {self.alpha:g}")
+        if self.delta == 0 and self.steps == "auto":
+            raise ValueError("`delta: 0` leaves nothing to measure the push against; it needs `steps: paper`")
         if len(set(self.without)) < len(self.without):
             raise ValueError("`without` names a part twice")
         return self

@@ -15,12 +15,13 @@ from protos.phase_pb2 import Adam, PrimalDescent
 
 LEAST_ROWS = 16  # in any draw
 ADAM_RATE = 0.001  # stands for the training's rate where the training used no Adam
+RECOVERY_WARM_UP = 0.15  # of the recovery, over which the rate grows
 SECOND_MARK = 2  # parties keep two marks
 
 GOALS = {
     # Recovery follows, which can mend what is taken away, but has no rows to mend what is taught about D_u: a push that
     # may teach makes a trigger mean "be unsure" where it should mean nothing.
-    "as-retrained": {"push_share": 0.6, "passes": 8.0, "margin": 0.0, "omega_max": 2.0, "taking_away": True},
+    "as-retrained": {"push_share": 0.6, "passes": 8.0, "margin": 0.0, "omega_max": 1.2, "taking_away": True},
     # Nothing follows, and rows that look like all others need a long push.
     "uncertain": {"push_share": 1.0, "passes": math.inf, "margin": 0.07, "omega_max": 8.0, "taking_away": False},
 }
@@ -139,10 +140,13 @@ def _recover(problem: Problem, scales: Scales, left: float) -> Method[None]:
     rows = min(problem.remaining, max(LEAST_ROWS, int(left / scales.recovery_rounds)))
     batch_size = min(problem.batch_size, max(LEAST_ROWS, int(left / scales.recovery_steps)))
     for round in range(1, scales.recovery_rounds + 1):
-        falling = 1 - (round - 0.5) / scales.recovery_rounds if scales.decay else 1.0
+        through = (round - 0.5) / scales.recovery_rounds
+        # Adam's state is fresh here too, and its first steps would move every value by the whole rate.
+        rising = min(1.0, through / RECOVERY_WARM_UP) if scales.warm_up else 1.0
+        falling = 1 - through if scales.decay else 1.0
         yield problem.descent(
             round,
-            _adam(problem, scales.rate * _training_rate(problem) * falling),
+            _adam(problem, scales.rate * _training_rate(problem) * min(rising, falling)),
             PrimalDescent.NONE,
             part=rows / problem.remaining,
             batch_size=batch_size,
