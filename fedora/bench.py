@@ -33,7 +33,6 @@ def theorem(
     Runs FedORA and train-from-scratch side by side on linear models, measures all that the theorem's bound is made of,
     and compares the bound with the distance between the two models in every round. docs/theorem.md explains it.
     """
-    _require_matplotlib()
     import torch
 
     from bench.theorem import cases, load, plot, train, walk, write_cases, write_rounds
@@ -80,15 +79,6 @@ def privacy(
         spent = (epsilon(clip=clip, noise=deviation, delta=delta, releases=count) for count in times)
         table.add_row(f"{deviation:g}", *(f"{one:,.0f}" if one >= 100 else f"{one:.2g}" for one in spent))
     Console(highlight=False).print(table)
-
-
-def _require_matplotlib() -> None:
-    """Find out before the work, not after it, that the plot could not be drawn."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        print("error: matplotlib is not installed: pip install matplotlib", file=sys.stderr)
-        sys.exit(DataError.exit_code)
 
 
 def _print_theorem(walks: "dict[str, Walk]", console: Console) -> None:
