@@ -1,4 +1,4 @@
-# make demo: set up, then train on embedded data with four real processes.
+# make demo: set up, then train, forget, prove it and compare, on embedded data with four real processes.
 # make test: set up, then lint, type check and run the tests.
 PYTHON ?= python3
 BIN := .venv/bin

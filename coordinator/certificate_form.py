@@ -191,7 +191,7 @@ def complementary_slackness(dual: Dual | None, uncertainty: Uncertainty | None) 
     """Return Ω·(γ − L_u), where there is one Ω."""
     if not isinstance(dual, ScalarDual) or uncertainty is None or uncertainty.gamma is None:
         return None
-    return dual.omega * (uncertainty.gamma - uncertainty.loss)
+    return dual.omega * (uncertainty.gamma - uncertainty.loss) + 0.0  # never -0.0
 
 
 def why_no_slackness(dual: Dual | None, slackness: float | None) -> str | None:

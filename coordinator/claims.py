@@ -29,8 +29,8 @@ NO_DUAL = "The method has no dual variable: nothing is claimed of feasibility, s
 
 PARAMETERWISE = (
     "The paper's certificate, feasibility and complementary slackness, holds for the scalar form of the dual variable "
-    "only. In the parameterwise form, which was used, γ is a rate of growth and Ω need not settle: whatever the "
-    "constraint residual is, it proves nothing about an optimum."
+    "only. In the parameterwise form, which was used, γ is a rate of growth and Ω need not settle: no constraint "
+    "residual is given, as it would prove nothing about an optimum."
 )
 
 NOT_FEASIBLE = (
@@ -39,8 +39,8 @@ NOT_FEASIBLE = (
 )
 
 RECOVERED = (
-    "Rounds on the remaining rows with Ω = 0 came last, so that the model treats the forgotten rows as if it had never "
-    "seen them: a complementary slackness of 0 is then no sign that the constraint holds."
+    "Rounds on the remaining rows with Ω = 0 came last: a complementary slackness of 0 is then no sign that the "
+    "constraint holds."
 )
 
 NOT_STATIONARY = (

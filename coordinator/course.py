@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from coordinator.certificate import certificate
 from coordinator.engine import Engine
-from coordinator.job import Forget, Job
+from coordinator.job import Forget, Job, Train
 from coordinator.ledger import Ledger
 from coordinator.methods import fedora, proof, retraining, self_scaling
 from coordinator.methods.evaluation import evaluation, observation
@@ -18,6 +18,7 @@ from coordinator.methods.training import training
 from coordinator.result import Made, result
 from protos.control_pb2 import Classes, Ids, Ready, Request, Result, Setup, Statement
 from settings.federation import Federation
+from settings.files import parse
 from settings.model import MODEL_NAME
 from wire.errors import SettingsError
 from wire.seeds import derive
@@ -34,6 +35,7 @@ class Forgotten:
     """What there is to say of an unlearning beside the figures of its models."""
 
     ending: Ending
+    moved: float  # ‖Θ − Θ_init‖²
     statements: dict[str, Statement]
 
 
@@ -44,6 +46,7 @@ class Course:
         self._job, self._engine, self._federation, self._key, self._say = job, engine, federation, key, say
         self._number = uuid.uuid4().hex
         self._models: dict[str, Made] = {}
+        self._training = job.train  # how the original model came about, also where it was loaded
 
     async def run(self) -> Result:
         """Do all that the job asks for."""
@@ -63,6 +66,7 @@ class Course:
             ledger=ledger,
             models=self._models,
             ending=forgotten.ending if forgotten else None,
+            moved=forgotten.moved if forgotten else None,
             seconds=seconds,
         )
         proven = self._certify(forgotten, ledger, seconds) if forgotten else ""
@@ -84,6 +88,8 @@ class Course:
         )
         ready = await self._engine.setup(setup)
         common = ready[self._federation.active.name]
+        if common.training and not job.train.rounds:
+            self._training = parse(common.training, Train, origin=f"the saved model {job.train.load!r}")
         await self._say(f"{common.train} training and {common.test} test rows in common, {common.classes} classes")
         return ready
 
@@ -95,7 +101,7 @@ class Course:
         await self._say(f"{rows}, {accepted.remaining} remain")
         return Problem(
             job.unlearn,
-            job.train,
+            self._training,
             classes=classes,
             forget=accepted.rows,
             remaining=accepted.remaining,
@@ -111,12 +117,15 @@ class Course:
         else:
             test = await engine.perform(evaluation(batch_size=job.evaluate.batch_size))
             figures = {"test_accuracy": test.accuracy, "test_loss": test.loss}
-            self._models[ORIGINAL] = Made(["train"], figures, await engine.save(job.train.save))
+            self._models[ORIGINAL] = Made(["train"], figures, await self._save(job.train.save))
+
+    async def _save(self, name: str) -> dict[str, str]:
+        return await self._engine.save(name, training=self._training.model_dump_json(by_alias=True))
 
     async def _measure(self, name: str, phases: list[str], *, saved_as: str) -> None:
         """Save the current model and have the active party find its figures."""
         job, engine = self._job, self._engine
-        digests = await engine.save(saved_as)
+        digests = await self._save(saved_as)
         looks = observation(
             len(self._models) + 1,
             rows=engine.rows,
@@ -136,12 +145,12 @@ class Course:
             await self._measure(UNLEARNED, list(FEDORA_PHASES), saved_as=job.unlearn.save)
         else:
             await self._retrain(UNLEARNED, saved_as=job.unlearn.save)
-            ending = Ending(job.train.epochs_from_scratch, "all epochs were trained", constraint_held=None)
-        await engine.perform(proof.proof(problem, pushed=ending.pushed))
+            ending = Ending(self._training.epochs_from_scratch, "all epochs were trained", constraint_held=None)
+        proven = await engine.perform(proof.proof(problem, pushed=ending.pushed))
         statements = await engine.attest(before=job.train.save, after=job.unlearn.save)
         for other in job.compare:
             await self._retrain(other, saved_as=other)
-        return Forgotten(ending, statements)
+        return Forgotten(ending, proven.moved_squared, statements)
 
     def _certify(self, forgotten: Forgotten, ledger: Ledger, seconds: float) -> str:
         """Put the certificate together and sign it."""
@@ -159,7 +168,8 @@ class Course:
             percent=forget.percent or 100.0 if forget.classes else None,
             method=job.unlearn.method,
             settings=job.unlearn.model_dump(mode="json"),
-            goal=job.unlearn.goal if fedora_used else None,
+            # What is said of recovery is said only where there was one.
+            goal=None if forgotten.ending.pushed and job.unlearn.goal == "as-retrained" else job.unlearn.goal,
             dual=job.unlearn.dual if fedora_used else None,
             rounds=forgotten.ending.rounds,
             stopped=forgotten.ending.stopped,
@@ -170,10 +180,9 @@ class Course:
 
     async def _retrain(self, name: str, *, saved_as: str) -> None:
         """Train fresh parameters on what remains."""
-        job = self._job
-        seed = derive(job.seed, RETRAIN)
+        training, seed = self._training, derive(self._job.seed, RETRAIN)
         await self._engine.restart(seed=seed)
-        await self._engine.perform(retraining.retraining(job.train, seed=seed), rounds=job.train.epochs_from_scratch)
+        await self._engine.perform(retraining.retraining(training, seed=seed), rounds=training.epochs_from_scratch)
         await self._measure(name, [retraining.NAME], saved_as=saved_as)
 
 

@@ -143,10 +143,10 @@ class Engine:
         finally:
             method.close()
 
-    async def save(self, name: str) -> dict[str, str]:
+    async def save(self, name: str, *, training: str) -> dict[str, str]:
         """Have every party save its model; return the digests of the files."""
         patience = self._patience
-        save = FromCoordinator(save=Save(name=name, identity=self.identity))
+        save = FromCoordinator(save=Save(name=name, identity=self.identity, training=training))
         answers = await self._ask(save, "saved", patience=patience)
         return {party: answer.saved.sha256 for party, answer in answers.items()}
 

@@ -88,13 +88,25 @@ class Forget(Settings):
     percent: Annotated[float, Field(gt=0, le=100)] | None = None  # of each class; 100 unless told
     samples: PositiveInt | None = None
 
-    @field_validator("ids", "classes", mode="before")
+    @field_validator("classes", mode="before")
     @classmethod
     def _as_text(cls, value: Any) -> Any:
-        """Take the numbers that YAML makes of names for the names they are."""
+        """Take the numbers that YAML makes of classes for the names they are."""
         if isinstance(value, list):
             return [str(one) if isinstance(one, int) and not isinstance(one, bool) else one for one in value]
-        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        return value
+
+    @field_validator("ids", mode="before")
+    @classmethod
+    def _ids_as_written(cls, value: Any) -> Any:
+        """Refuse what YAML has made a number of: it reads 010 as 8, which may be somebody else."""
+        if isinstance(value, list) and not all(isinstance(one, str) for one in value):
+            raise ValueError(
+                "wants ids in quotes, as YAML changes some that look like numbers or dates: ['010', '011']"
+            )
+        if value == []:
+            raise ValueError("is an empty list; nobody is to be forgotten then")
+        return value
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -116,8 +128,8 @@ class Scales(Settings):
     push_share: Annotated[float, Field(gt=0, le=1)] | None = None  # of the budget; 0.6, or 1 for `uncertain`
     passes: PositiveFloat | None = None  # over D_u, at most, in rounds that push; 8, or any number for `uncertain`
     dual_step: PositiveFloat = 0.5  # σ, in units of L_u's largest value
-    omega_max: PositiveFloat | None = None  # 1.2, or 8 for `uncertain`
-    margin: Annotated[float, Field(ge=0, lt=1)] | None = None  # above γ; 0, or 0.07 for `uncertain`
+    omega_max: PositiveFloat | None = None  # 1.2, or 3 for `uncertain`
+    margin: Annotated[float, Field(ge=0, lt=1)] | None = None  # above γ; 0, or 0.03 for `uncertain`
     rate: PositiveFloat = 4.0  # τ, in units of the training's own rate
     warm_up: NonNegativeInt = 5  # rounds over which τ grows to its full size
     decay: bool = True  # whether τ falls to 0 in the end
@@ -134,6 +146,10 @@ class Scales(Settings):
         """Return the scales with what is null taken from elsewhere."""
         missing = {name: value for name, value in defaults.items() if getattr(self, name) is None}
         return self.model_copy(update=missing)
+
+
+AUTO_ONLY = {"budget", "scales", "goal"}
+PAPER_ONLY = {"sigma", "tau", "alpha", "beta", "shrink", "grow", "tau_max", "sigma_max", "patience", "tolerance"}
 
 
 class Unlearn(Settings):
@@ -169,6 +185,12 @@ class Unlearn(Settings):
 
     @model_validator(mode="after")
     def _steps_fit(self) -> Self:
+        others = AUTO_ONLY if self.steps == "paper" else PAPER_ONLY
+        # As result.json repeats the whole job, a setting at its default is as good as none.
+        idle = [name for name in others if getattr(self, name) != type(self).model_fields[name].default]
+        if idle:
+            other = "auto" if self.steps == "paper" else "paper"
+            raise ValueError(f"`{min(idle)}` has no effect with `steps: {self.steps}`; it belongs to `steps: {other}`")
         if self.beta >= self.alpha:
             raise ValueError(f"`beta` is {self.beta:g}; it should be below `alpha`, which is {self.alpha:g}")
         if self.delta == 0 and self.steps == "auto":
@@ -192,6 +214,11 @@ class Job(Settings):
     backdoor: dict[str, Any] | None = None  # for the one who cuts the data
     privacy: dict[str, Any] | None = None  # for the one who writes the party files
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+
+    @field_validator("compare", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _something_to_forget(self) -> Self:

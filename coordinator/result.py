@@ -73,6 +73,7 @@ def result(
     ledger: Ledger,
     models: dict[str, Made],
     ending: Ending | None,
+    moved: float | None,
     seconds: float,
 ) -> dict[str, Any]:
     """Put a job's figures together."""
@@ -80,7 +81,7 @@ def result(
     measured = {name: figures(made, ledger, engine) for name, made in models.items()}
     return {
         **measured,
-        **_forgetting(job, measured, engine, ending),
+        **_forgetting(job, measured, engine, ending, moved),
         "rounds": engine.history,
         "bytes": ledger.summary(),
         "seconds": seconds,
@@ -111,14 +112,16 @@ def result(
     }
 
 
-def _forgetting(job: Job, measured: dict[str, dict[str, Any]], engine: Engine, ending: Ending | None) -> dict[str, Any]:
+def _forgetting(
+    job: Job, measured: dict[str, dict[str, Any]], engine: Engine, ending: Ending | None, moved: float | None
+) -> dict[str, Any]:
     """Return what result.json says of a request; nothing where there was none."""
     if "unlearned" not in measured:
         return {}
     told: dict[str, Any] = {
         "forget": {"rows": engine.rows[Samples.FORGET], "remaining": engine.rows[Samples.REMAINING]},
         "unlearning": asdict(ending) if ending else None,
-        "verdict": verdict(measured, job.unlearn, rows=engine.rows[Samples.FORGET]),
+        "verdict": verdict(measured, job.unlearn, rows=engine.rows[Samples.FORGET], moved=moved),
     }
     if "retrain" in measured:
         told["gap"] = gaps(measured["unlearned"], measured["retrain"])

@@ -10,10 +10,11 @@ ACCURACY_MARGIN = 0.02
 BACKDOOR_LIMIT = 0.05
 
 
-def verdict(measured: dict[str, dict[str, Any]], settings: Unlearn, *, rows: int) -> list[str]:
+def verdict(measured: dict[str, dict[str, Any]], settings: Unlearn, *, rows: int, moved: float | None) -> list[str]:
     """Return what a reader should know of the unlearned model, what went well first."""
     unlearned, original, retrain = measured["unlearned"], measured["original"], measured.get("retrain")
     return [
+        *(["Nothing was changed: the model met the constraint before the first round."] if moved == 0 else []),
         *_accuracy(unlearned, retrain or original, "retraining" if retrain else "before"),
         *_membership(unlearned, original, retrain, uncertain=settings.goal == "uncertain", rows=rows),
         *_backdoor(unlearned, original, retrain),
@@ -61,9 +62,14 @@ def _backdoor(unlearned: dict[str, Any], original: dict[str, Any], retrain: dict
     if unlearned.get("backdoor_asr") is None:
         return
     now, before = unlearned["backdoor_asr"], original["backdoor_asr"]
-    # Some rows of other classes are taken for the target without any trigger.
     plain = unlearned["untriggered_asr"]
-    beside = f", Retrain {retrain['backdoor_asr']:.1%}" if retrain else ""
+    beside = f", with Retrain it is {retrain['backdoor_asr']:.1%}" if retrain else ""
     told = f"{now:.1%} of triggered test rows are taken for its target, {plain:.1%} without the trigger"
-    gone = now <= max(plain, retrain["backdoor_asr"] if retrain else 0.0) + BACKDOOR_LIMIT
-    yield f"The backdoor is {'gone' if gone else 'still there'}: {told}; before it was {before:.1%}{beside}."
+    if now <= (retrain["backdoor_asr"] if retrain else 0.0) + BACKDOOR_LIMIT:
+        found = "The backdoor is gone"
+    elif now <= plain + ACCURACY_MARGIN:
+        # Some rows of other classes are taken for the target without any trigger.
+        found = "The trigger has no effect any more"
+    else:
+        found = "The backdoor is weaker, but still there" if now < before / 2 else "The backdoor is still there"
+    yield f"{found}: {told}; before it was {before:.1%}{beside}."

@@ -75,7 +75,7 @@ def _read_ids(name: str, origin: Path) -> list[str]:
     """Read a file of ids, one per line; empty lines do not count."""
     path = _existing(Path(name), origin.parent)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
         hint = "a single id is written as a list: [ID]"
         raise SettingsError(f"{origin}: forget.ids: {path} cannot be read: {error.strerror}; {hint}") from None
@@ -94,6 +94,9 @@ def _backdoor(job: Job, origin: Path) -> Backdoor | None:
     forget = job.forget
     if forget is None or forget.ids is not None:
         raise SettingsError(f"{origin}: backdoor: needs `forget` with `classes` or `samples`, the rows it is put into")
+    for name in ("classes", "percent", "samples"):
+        if name in job.backdoor:
+            raise SettingsError(f"{origin}: backdoor.{name}: is not set here; the rows to forget carry the trigger")
     rows = {"samples": forget.samples} if forget.samples else {"classes": forget.classes, "percent": forget.percent}
     given = {name: value for name, value in rows.items() if value is not None}
     return check({"backdoor": {**job.backdoor, **given}}, _BackdoorSection, origin=str(origin)).backdoor

@@ -206,7 +206,11 @@ class Member:
         share = self._in_job().ready()
         path = self._around.settings.model_path(message.save.name)
         try:
-            return FromParty(saved=Saved(name=message.save.name, sha256=share.save(path, message.save.identity)))
+            return FromParty(
+                saved=Saved(
+                    name=message.save.name, sha256=share.save(path, message.save.identity, message.save.training)
+                )
+            )
         except OSError as error:
             raise PartyError(self._around.settings.name, f"cannot write {path}: {error.strerror}") from None
 

@@ -111,6 +111,7 @@ class Role(ABC):
             classes=made.classes,
             features=made.inputs is not None,
             identity=made.description.get("identity", "") if setup.load else "",
+            training=made.description.get("training", "") if setup.load else "",
         )
 
     @property

@@ -113,9 +113,9 @@ class Share:
         shape = self.inputs.shape if self.inputs else None
         return _networks(self.description, shape, place=place, seed=seed)
 
-    def save(self, path: Path, identity: str) -> str:
+    def save(self, path: Path, identity: str, training: str) -> str:
         """Write the networks and their description; return the file's SHA-256."""
-        self.description["identity"] = identity
+        self.description |= {"identity": identity, "training": training}
         # One entry only: safetensors writes several in an order that changes from process to process.
         metadata = {FORMAT: json.dumps(self.description)}
         content = save({name: value.contiguous() for name, value in self.networks.state_dict().items()}, metadata)

@@ -105,7 +105,7 @@ class Setup(_message.Message):
     def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., wire_dtype: _Optional[_Union[_tensor_pb2.DType, str]] = ..., load: _Optional[str] = ...) -> None: ...
 
 class Ready(_message.Message):
-    __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity")
+    __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training")
     OWN_ROWS_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     EMBEDDING_FIELD_NUMBER: _ClassVar[int]
@@ -116,6 +116,7 @@ class Ready(_message.Message):
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    TRAINING_FIELD_NUMBER: _ClassVar[int]
     own_rows: int
     parameters: int
     embedding: int
@@ -126,7 +127,8 @@ class Ready(_message.Message):
     features: bool
     probe: int
     identity: str
-    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ..., probe: _Optional[int] = ..., identity: _Optional[str] = ...) -> None: ...
+    training: str
+    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ..., probe: _Optional[int] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ...) -> None: ...
 
 class Request(_message.Message):
     __slots__ = ("ids", "classes", "samples", "seed")
@@ -238,12 +240,14 @@ class Statement(_message.Message):
     def __init__(self, statement: _Optional[str] = ..., public_key: _Optional[str] = ..., signature: _Optional[str] = ...) -> None: ...
 
 class Save(_message.Message):
-    __slots__ = ("name", "identity")
+    __slots__ = ("name", "identity", "training")
     NAME_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    TRAINING_FIELD_NUMBER: _ClassVar[int]
     name: str
     identity: str
-    def __init__(self, name: _Optional[str] = ..., identity: _Optional[str] = ...) -> None: ...
+    training: str
+    def __init__(self, name: _Optional[str] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ...) -> None: ...
 
 class Saved(_message.Message):
     __slots__ = ("name", "sha256")

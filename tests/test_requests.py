@@ -221,9 +221,16 @@ def test_a_section_that_makes_no_sense_is_refused_when_it_is_read(section: dict[
     assert said in str(caught.value) and str(caught.value).startswith("job.yaml")
 
 
-def test_numbers_are_names_too() -> None:
+def test_numbers_are_names_of_classes_but_ids_are_taken_as_written() -> None:
     assert check({"classes": [0, "one"]}, Forget, origin="").classes == ["0", "one"]
-    assert check({"ids": [17, "p1"]}, Forget, origin="").ids == ["17", "p1"]
+    with pytest.raises(SettingsError, match="wants ids in quotes"):  # YAML has made 8 of 010
+        check({"ids": [8, "p1"]}, Forget, origin="")
+    with pytest.raises(SettingsError, match="is an empty list"):
+        check({"ids": []}, Forget, origin="")
+
+
+def test_a_file_of_ids_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    assert ids_from(tmp_path, b"\xef\xbb\xbfp1\r\np2\r\n") == ["p1", "p2"]
 
 
 def ids_from(folder: Path, content: str | bytes) -> list[str] | str | None:

@@ -19,6 +19,7 @@ class Proof:
     loss: float | None  # L_u over all of D_u; None for a method without a dual variable
     residual_squared: float  # ‖∇L_r − push + ρ·(Θ − Θ_init)‖²
     residual_rows: int
+    moved_squared: float  # ‖Θ − Θ_init‖²
 
 
 def proof(problem: Problem, *, pushed: bool) -> Method[Proof]:
@@ -43,4 +44,4 @@ def proof(problem: Problem, *, pushed: bool) -> Method[Proof]:
         loss=Loss(cross_entropy=CrossEntropy(), reduction=Loss.SET_MEAN),
         update=Update(residual=Residual(rho=problem.settings.rho)),
     )
-    return Proof(loss, residual.total("residual_squared"), residual.rows)
+    return Proof(loss, residual.total("residual_squared"), residual.rows, residual.total("moved_squared"))

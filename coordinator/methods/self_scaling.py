@@ -23,7 +23,7 @@ GOALS = {
     # may teach makes a trigger mean "be unsure" where it should mean nothing.
     "as-retrained": {"push_share": 0.6, "passes": 8.0, "margin": 0.0, "omega_max": 1.2, "taking_away": True},
     # Nothing follows, and rows that look like all others need a long push.
-    "uncertain": {"push_share": 1.0, "passes": math.inf, "margin": 0.07, "omega_max": 8.0, "taking_away": False},
+    "uncertain": {"push_share": 1.0, "passes": math.inf, "margin": 0.03, "omega_max": 3.0, "taking_away": False},
 }
 
 
@@ -51,9 +51,9 @@ def auto(problem: Problem) -> Method[Ending]:
         pushed = yield from _push(problem, scales, pace)
     held = pushed.held_at > 0
     if settings.goal == "uncertain" or not scales.recovery_rounds:
-        return Ending(pushed.rounds, "the budget was used up", held, pushed=True)
+        return Ending(pushed.rounds, f"all {pushed.rounds} rounds that push were run", held, pushed=True)
     yield from _recover(problem, scales, pace.budget - pushed.rows)
-    why = "the constraint had held, and" if held else "the budget for pushing was used up;"
+    why = "the constraint had held, and" if held else f"{pushed.rounds} rounds had pushed, and"
     told = f"{why} {scales.recovery_rounds} rounds of recovery followed"
     return Ending(pushed.rounds + scales.recovery_rounds, told, held, pushed=False)
 
@@ -131,7 +131,7 @@ def _push(problem: Problem, scales: Scales, pace: Pace) -> Method[_Pushed]:
             # Worse than at best by as much as guessing costs. The loss is that of the state the round began with, more
             # or less, so that the round before it was the one that went too far.
             yield TakeBack(marks)
-            cut, marks, fresh = cut / 2, 0, True
+            cut, marks, fresh, held_at = cut / 2, 0, True, 0
     return _Pushed(rows, k, held_at)
 
 
