@@ -69,7 +69,7 @@ def _backdoor(unlearned: dict[str, Any], original: dict[str, Any], retrain: dict
         found = "The backdoor is gone"
     elif now <= plain + ACCURACY_MARGIN:
         # Some rows of other classes are taken for the target without any trigger.
-        found = "The trigger has no effect any more"
+        found = "The trigger has next to no effect any more"
     else:
         found = "The backdoor is weaker, but still there" if now < before / 2 else "The backdoor is still there"
     yield f"{found}: {told}; before it was {before:.1%}{beside}."
