@@ -128,8 +128,8 @@ class Scales(Settings):
     push_share: Annotated[float, Field(gt=0, le=1)] | None = None  # of the budget; 0.6, or 1 for `uncertain`
     passes: PositiveFloat | None = None  # over D_u, at most, in rounds that push; 8, or any number for `uncertain`
     dual_step: PositiveFloat = 0.5  # σ, in units of L_u's largest value
-    omega_max: PositiveFloat | None = None  # 1.2, or 3 for `uncertain`
-    margin: Annotated[float, Field(ge=0, lt=1)] | None = None  # above γ; 0, or 0.03 for `uncertain`
+    omega_max: PositiveFloat | None = None  # 1.2, or 4 for `uncertain`
+    margin: Annotated[float, Field(ge=0, lt=1)] | None = None  # above γ; 0, or 0.07 for `uncertain`
     rate: PositiveFloat = 4.0  # τ, in units of the training's own rate
     warm_up: NonNegativeInt = 5  # rounds over which τ grows to its full size
     decay: bool = True  # whether τ falls to 0 in the end

@@ -23,7 +23,7 @@ GOALS = {
     # may teach makes a trigger mean "be unsure" where it should mean nothing.
     "as-retrained": {"push_share": 0.6, "passes": 8.0, "margin": 0.0, "omega_max": 1.2, "taking_away": True},
     # Nothing follows, and rows that look like all others need a long push.
-    "uncertain": {"push_share": 1.0, "passes": math.inf, "margin": 0.03, "omega_max": 3.0, "taking_away": False},
+    "uncertain": {"push_share": 1.0, "passes": math.inf, "margin": 0.07, "omega_max": 4.0, "taking_away": False},
 }
 
 
