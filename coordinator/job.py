@@ -149,7 +149,20 @@ class Scales(Settings):
 
 
 AUTO_ONLY = {"budget", "scales", "goal"}
-PAPER_ONLY = {"sigma", "tau", "alpha", "beta", "shrink", "grow", "tau_max", "sigma_max", "patience", "tolerance"}
+# A sum over D_u is a mean with another ω, and the self-scaling rule measures everything in units of ω.
+PAPER_ONLY = {
+    "reduction",
+    "sigma",
+    "tau",
+    "alpha",
+    "beta",
+    "shrink",
+    "grow",
+    "tau_max",
+    "sigma_max",
+    "patience",
+    "tolerance",
+}
 
 
 class Unlearn(Settings):

@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 from google import protobuf
 
+from coordinator.certificate_form import gaps
 from coordinator.engine import Engine
 from coordinator.job import Job
 from coordinator.ledger import Ledger
@@ -49,16 +50,10 @@ def figures(made: Made, ledger: Ledger, engine: Engine) -> dict[str, Any]:
     }
 
 
-def gaps(unlearned: dict[str, Any], retrain: dict[str, Any]) -> dict[str, Any]:
-    """Return how far every figure is from Retrain's, and the cost as a share of Retrain's."""
-    measured = {name for name, value in unlearned.items() if isinstance(value, float)} - {"seconds"}
-    differences = {
-        name: unlearned[name] - retrain[name]
-        for name in unlearned
-        if name in measured and retrain.get(name) is not None
-    }
+def gap(unlearned: dict[str, Any], retrain: dict[str, Any], models: dict[str, Made]) -> dict[str, Any]:
+    """Return every figure's distance from Retrain's, as the certificate has it, and the cost as a share of its."""
     return {
-        **differences,
+        **(gaps({name: made.figures for name, made in models.items()}) or {}),
         "bytes_share": unlearned["bytes"]["tensor"] / retrain["bytes"]["tensor"],
         "seconds_share": unlearned["seconds"] / retrain["seconds"],
     }
@@ -81,7 +76,7 @@ def result(
     measured = {name: figures(made, ledger, engine) for name, made in models.items()}
     return {
         **measured,
-        **_forgetting(job, measured, engine, ending, moved),
+        **_forgetting(job, measured, models, engine, ending, moved),
         "rounds": engine.history,
         "bytes": ledger.summary(),
         "seconds": seconds,
@@ -113,7 +108,12 @@ def result(
 
 
 def _forgetting(
-    job: Job, measured: dict[str, dict[str, Any]], engine: Engine, ending: Ending | None, moved: float | None
+    job: Job,
+    measured: dict[str, dict[str, Any]],
+    models: dict[str, Made],
+    engine: Engine,
+    ending: Ending | None,
+    moved: float | None,
 ) -> dict[str, Any]:
     """Return what result.json says of a request; nothing where there was none."""
     if "unlearned" not in measured:
@@ -124,7 +124,7 @@ def _forgetting(
         "verdict": verdict(measured, job.unlearn, rows=engine.rows[Samples.FORGET], moved=moved),
     }
     if "retrain" in measured:
-        told["gap"] = gaps(measured["unlearned"], measured["retrain"])
+        told["gap"] = gap(measured["unlearned"], measured["retrain"], models)
     return told
 
 

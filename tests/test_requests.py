@@ -288,7 +288,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         "unlearn.gamma: 1.4 cannot be reached; the largest value that L_u takes here is 1.38629",
     ),
     "γ of a sum": (
-        {"forget": {"samples": 3}, "unlearn": {"gamma": 4.2, "reduction": "sum"}},
+        {"forget": {"samples": 3}, "unlearn": {"steps": "paper", "gamma": 4.2, "reduction": "sum"}},
         "unlearn.gamma: 4.2 cannot be reached; the largest value that L_u takes here is 4.15888",
     ),
 }
