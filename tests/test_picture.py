@@ -62,11 +62,11 @@ def test_the_level_is_the_one_that_the_run_had_to_reach() -> None:
     assert level() == pytest.approx(0.9 * 2 * math.log(4))
     assert level(omega=3.0) == pytest.approx(0.9 * 3 * math.log(4))
     assert level(gamma=1.5) == 1.5
-    assert level(reduction="sum") == pytest.approx(FORGET * 0.9 * 2 * math.log(4))
+    assert level(steps="paper", reduction="sum") == pytest.approx(FORGET * 0.9 * 2 * math.log(4))
 
 
 def test_a_sum_over_rows_is_drawn_as_a_sum() -> None:
-    story = read(made(reduction="sum"))
+    story = read(made(steps="paper", reduction="sum"))
     assert story
     assert story.uncertainty.values == pytest.approx([FORGET * 0.1 * round for round in range(1, 5)])
 
