@@ -2,6 +2,7 @@
 
 import math
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -79,6 +80,62 @@ def privacy(
         spent = (epsilon(clip=clip, noise=deviation, delta=delta, releases=count) for count in times)
         table.add_row(f"{deviation:g}", *(f"{one:,.0f}" if one >= 100 else f"{one:.2g}" for one in spent))
     Console(highlight=False).print(table)
+
+
+class Preset(StrEnum):
+    """The sizes that the paper's experiments come in."""
+
+    SMALL = "small"
+    PAPER = "paper"
+
+
+@app.command()
+def paper(
+    out: Annotated[Path, typer.Option(help="Folder for cells, which are never run twice, and the report.")] = Path(
+        "runs/paper"
+    ),
+    preset: Annotated[Preset, typer.Option(help="small fits two cores; paper is the paper's size, for a GPU.")] = (
+        Preset.SMALL
+    ),
+    only: Annotated[
+        list[str] | None, typer.Option(help="A data set, an experiment, or DATA-SET:EXPERIMENT; may be given often.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder with the image data sets.")] = None,
+    download: Annotated[bool, typer.Option("--download", help="Fetch data sets that are not there.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run cells that failed once more.")] = False,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Compute threads of each party. [default: the cores, shared out]")
+    ] = None,
+    listing: Annotated[bool, typer.Option("--list", help="Show experiments, cells and times; run nothing.")] = False,
+    report_only: Annotated[
+        bool, typer.Option("--report-only", help="Write the report from cells that are done.")
+    ] = False,
+) -> None:
+    """Run the paper's experiments, and report the paper's figures beside ours.
+
+    Stopped at any moment, the same command goes on where it was. docs/comparing.md explains experiments and report.
+
+    \b
+        fedora bench paper --list
+        fedora bench paper --only income                          # minutes
+        fedora bench paper --only cifar10:table-ablation --data FOLDER
+    """
+    from bench.paper import command
+    from wire.process import run_until_done
+
+    console = Console(highlight=False)
+    asked = command.Asked(preset.value, only or [], data, out, download, retry_failed, threads)
+
+    async def work() -> None:
+        if listing:
+            command.listing(asked, console)
+        elif report_only:
+            command.report(asked, console)
+        else:
+            await command.run(asked, console)
+
+    if code := run_until_done(work()):
+        sys.exit(code)
 
 
 def _print_theorem(walks: "dict[str, Walk]", console: Console) -> None:

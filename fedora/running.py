@@ -159,6 +159,15 @@ def prepare(
     job: Job, *, origin: Path, out: Path, threads: int | None = None, deadlines: Deadlines | None = None
 ) -> Federation:
     """Cut the data and write all that the processes of a local run need into its folder."""
+    federation, job = lay_down(job, origin=origin, out=out, threads=threads, deadlines=deadlines)
+    write_atomically(out / "job.yaml", as_yaml(job))
+    return federation
+
+
+def lay_down(
+    job: Job, *, origin: Path, out: Path, threads: int | None = None, deadlines: Deadlines | None = None
+) -> tuple[Federation, Job]:
+    """Cut the data and write the files of the parties; return the job as it is to be submitted to them."""
     earlier = _existing(Path(job.train.load), origin.parent) if job.train.load else None
     if earlier and earlier.absolute() == out.absolute():
         raise SettingsError(f"{origin}: train.from: is the folder that this run would replace; choose another --out")
@@ -174,15 +183,19 @@ def prepare(
     if earlier:
         _bring_models(earlier, out, federation.parties)
         job = job.model_copy(update={"train": job.train.model_copy(update={"load": LOADED})})
-    write_atomically(out / "job.yaml", as_yaml(job))
-    return federation
+    return federation, job
 
 
 async def run_on(cluster: LocalCluster, out: Path, follow: Callable[[Event], None]) -> dict[str, Any]:
-    """Submit a prepared folder's job and watch the processes meanwhile; one that ends by itself ends the job."""
-    address, deadlines = cluster.federation.coordinator.address, cluster.federation.deadlines
+    """Submit a prepared folder's job and keep its result there."""
     path = out / "job.yaml"
-    job = asyncio.create_task(submit(address, path.read_text(), origin=str(path), follow=follow, deadlines=deadlines))
+    return keep(await perform(cluster, path.read_text(), origin=str(path), follow=follow), out)
+
+
+async def perform(cluster: LocalCluster, settings: str, *, origin: str, follow: Callable[[Event], None]) -> Result:
+    """Submit a job and watch the processes meanwhile; one that ends by itself ends the job."""
+    address, deadlines = cluster.federation.coordinator.address, cluster.federation.deadlines
+    job = asyncio.create_task(submit(address, settings, origin=origin, follow=follow, deadlines=deadlines))
     watch = asyncio.create_task(cluster.first_to_end())
     try:
         await asyncio.wait([job, watch], return_when=asyncio.FIRST_COMPLETED)
@@ -190,7 +203,7 @@ async def run_on(cluster: LocalCluster, out: Path, follow: Callable[[Event], Non
             # The coordinator mostly knows better what the end of a process meant for the job.
             await asyncio.wait([job], timeout=LAST_WORDS_SECONDS)
         if job.done():
-            return keep(job.result(), out)
+            return job.result()
         raise watch.result()
     finally:
         for task in (job, watch):
