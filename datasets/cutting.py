@@ -8,21 +8,27 @@ from datasets.chance import held, limited
 from datasets.datafile import Cut, DataFile, data_file
 from datasets.settings import (
     ACTIVE,
+    SOURCES,
     Backdoor,
+    CifarData,
     CsvData,
     DataSource,
     DigitsData,
     FilesData,
     IncomeData,
+    MedmnistData,
     NpzData,
     ParquetData,
+    TinyImagenetData,
 )
 from datasets.shares import Whole
 from wire.errors import SettingsError
 
 __all__ = ["Cut", "DataFile", "cut"]
 
-_Source = IncomeData | DigitsData | NpzData | CsvData | ParquetData
+_Source = (
+    IncomeData | DigitsData | NpzData | CsvData | ParquetData | MedmnistData | CifarData | TinyImagenetData
+)  # fmt: skip
 
 
 def cut(settings: DataSource, folder: Path, *, seed: int, backdoor: Backdoor | None = None) -> Cut:
@@ -31,9 +37,9 @@ def cut(settings: DataSource, folder: Path, *, seed: int, backdoor: Backdoor | N
         from datasets.own_files import describe
 
         if backdoor is not None:
+            able = ", ".join(source for source in SOURCES if source != "files")
             raise SettingsError(
-                "backdoor: cannot be put into `source: files`, whose files are used as they are; allowed: income, "
-                "digits, npz, csv, parquet"
+                f"backdoor: cannot be put into `source: files`, whose files are used as they are; allowed: {able}"
             )
         return Cut(describe(settings))
     return _cut(_load_some(settings, seed), settings, folder, seed, backdoor)
@@ -84,8 +90,20 @@ def _load(settings: _Source, seed: int) -> Whole:
         case NpzData():
             from datasets.images import load_npz
 
-            return load_npz(settings)
+            return load_npz(settings, settings.path)
         case CsvData() | ParquetData():
             from datasets.own_tables import load_table
 
             return load_table(settings)
+        case MedmnistData():
+            from datasets.medical_images import load_medmnist
+
+            return load_medmnist(settings)
+        case CifarData():
+            from datasets.cifar import load_cifar
+
+            return load_cifar(settings)
+        case TinyImagenetData():
+            from datasets.tiny_imagenet import load_tiny_imagenet
+
+            return load_tiny_imagenet(settings, seed)

@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.chance import permutation
-from datasets.settings import ACTIVE, DigitsData, NpzData, party_names
+from datasets.settings import ACTIVE, CifarData, DigitsData, MedmnistData, NpzData, TinyImagenetData, party_names
 from datasets.shares import ArrayShare, Share, Whole
 from datasets.stripes import stripes
 from wire.errors import DataError, SettingsError
 
 _PARTS = {"train": "train", "val": "validation", "test": "test"}
+
+ImageData = DigitsData | NpzData | MedmnistData | CifarData | TinyImagenetData
 
 
 def load_digits(settings: DigitsData, seed: int) -> Whole:
@@ -28,13 +30,12 @@ def load_digits(settings: DigitsData, seed: int) -> Whole:
     pixels = np.rint(digits.images * (255 / 16)).astype(np.uint8)
     split = np.full(count, "train", dtype="U10")
     split[permutation(count, seed, "digits")[: count // 5]] = "test"
-    ids = _numbered("digit", count)
-    return _cut(settings, ids, pixels, digits.target.astype(np.int64), split, "digits")
+    ids = numbered("digit", count)
+    return cut_images(settings, ids, pixels, digits.target.astype(np.int64), split, "digits")
 
 
-def load_npz(settings: NpzData) -> Whole:
+def load_npz(settings: ImageData, path: Path) -> Whole:
     """Load a file in MedMNIST's layout."""
-    path = settings.path
     arrays = open_archive(path)
     present = [part for part in _PARTS if part != "val" or "val_images" in arrays]
     images: list[NDArray[np.uint8]] = []
@@ -45,9 +46,9 @@ def load_npz(settings: NpzData) -> Whole:
             raise DataError(f"{path}: `{part}_images` and `train_images` differ in size or channels")
         images.append(pixels)
         labels.append(classes)
-    ids = np.concatenate([_numbered(part, len(found)) for part, found in zip(present, labels, strict=True)])
+    ids = np.concatenate([numbered(part, len(found)) for part, found in zip(present, labels, strict=True)])
     split = np.repeat([_PARTS[part] for part in present], [len(found) for found in labels])
-    return _cut(settings, ids, np.concatenate(images), np.concatenate(labels), split, str(path))
+    return cut_images(settings, ids, np.concatenate(images), np.concatenate(labels), split, str(path))
 
 
 def open_archive(path: Path) -> dict[str, NDArray[Any]]:
@@ -83,8 +84,8 @@ def _checked(arrays: dict[str, NDArray[Any]], part: str, path: Path) -> tuple[ND
     return pixels, labels.reshape(-1)
 
 
-def _cut(
-    settings: DigitsData | NpzData,
+def cut_images(
+    settings: ImageData,
     ids: NDArray[np.str_],
     pixels: NDArray[np.uint8],
     labels: NDArray[Any],
@@ -111,5 +112,6 @@ def _cut(
     return Whole(shares, split == "train")
 
 
-def _numbered(prefix: str, count: int) -> NDArray[np.str_]:
+def numbered(prefix: str, count: int) -> NDArray[np.str_]:
+    """Make ids for rows that have none."""
     return np.array([f"{prefix}-{number:06d}" for number in range(1, count + 1)])

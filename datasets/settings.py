@@ -10,7 +10,9 @@ from settings.files import Settings
 
 ACTIVE = "active"
 MOST_PASSIVE = 32
-SOURCES = ("income", "digits", "npz", "csv", "parquet", "files")
+SOURCES = (
+    "income", "digits", "npz", "csv", "parquet", "files", "medmnist", "cifar10", "cifar100", "tiny-imagenet",
+)  # fmt: skip
 
 
 def passive_names(count: int) -> list[str]:
@@ -74,6 +76,40 @@ class NpzData(_Cut):
 
     source: Literal["npz"]
     path: Path
+
+
+class _PublicImages(_Cut):
+    """What the public image sets have in common."""
+
+    root: Path | None = None  # their folder; without one, that of the environment variable FEDORA_DATA, or a cache
+    download: bool = True  # whether a missing set may be fetched
+
+
+class MedmnistData(_PublicImages):
+    """A set of MedMNIST, cut by image columns."""
+
+    source: Literal["medmnist"]
+    name: str = Field(pattern="^[a-z0-9]+$")  # such as pathmnist; it becomes a part of a file's name
+    size: Literal[28, 64, 128, 224] = 28  # pixels; every set is there in each size
+
+    @model_validator(mode="after")
+    def _is_flat(self) -> Self:
+        # Their voxels N×28×28×28 would pass for flat images of 28 channels.
+        if self.name.endswith("3d"):
+            raise ValueError(f"`name` is {self.name}, whose images have three dimensions; allowed: sets of flat images")
+        return self
+
+
+class CifarData(_PublicImages):
+    """CIFAR-10 or CIFAR-100, cut by image columns."""
+
+    source: Literal["cifar10", "cifar100"]
+
+
+class TinyImagenetData(_PublicImages):
+    """Tiny ImageNet, cut by image columns."""
+
+    source: Literal["tiny-imagenet"]
 
 
 class _OwnTable(_TableCut):
@@ -169,7 +205,11 @@ DataSource = Annotated[
     | Annotated[NpzData, Tag("npz")]
     | Annotated[CsvData, Tag("csv")]
     | Annotated[ParquetData, Tag("parquet")]
-    | Annotated[FilesData, Tag("files")],
+    | Annotated[FilesData, Tag("files")]
+    | Annotated[MedmnistData, Tag("medmnist")]
+    | Annotated[CifarData, Tag("cifar10")]
+    | Annotated[CifarData, Tag("cifar100")]
+    | Annotated[TinyImagenetData, Tag("tiny-imagenet")],
     # Given as a function, as only then the sentence can be ours.
     Discriminator(
         _source,

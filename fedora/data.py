@@ -20,10 +20,25 @@ POISONED = "poisoned.txt"
 
 
 def data(
-    source: Annotated[str, typer.Argument(help="income, digits, npz, csv or parquet.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="income, digits, npz, csv, parquet, medmnist, cifar10, cifar100 or tiny-imagenet.",
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="Folder for the parties' files.")],
     path: Annotated[
         Path | None, typer.Option(help="The file to cut: npz in MedMNIST's layout, csv or parquet.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The set of medmnist, such as pathmnist.")] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Folder of public image sets. [default: $FEDORA_DATA or ~/.cache/fedora]")
+    ] = None,
+    image_size: Annotated[
+        int | None, typer.Option(help="Pixels of medmnist's images: 28, 64, 128 or 224. [default: 28]")
+    ] = None,
+    download: Annotated[
+        bool | None, typer.Option(help="Whether a missing public image set is fetched. [default: yes]")
     ] = None,
     parties: Annotated[int, typer.Option(help="Number of passive parties, 1 to 32.")] = 2,
     active_features: Annotated[
@@ -60,6 +75,7 @@ def data(
     \b
         fedora data income --out parts --drop 0.1 --shuffle
         fedora data npz --path pathmnist.npz --parties 4 --out parts
+        fedora data cifar10 --root images --out parts
         fedora data csv --path people.csv --id person --label outcome --out parts
         fedora data income --out parts --target ">50K" --class "<=50K" --percent 5
         fedora data digits --out parts --noise-party passive-2 --sigma 0.2
@@ -67,6 +83,10 @@ def data(
     wanted = {
         "source": source,
         "path": path,
+        "name": name,
+        "root": root,
+        "size": image_size,
+        "download": download,
         "parties": parties,
         "active_features": active_features,
         "drop": drop,
