@@ -42,7 +42,7 @@ class Group:
 
     def job(self) -> dict[str, Any]:
         """Return what cuts the data and trains the original, as a job."""
-        content = {name: value for name, value in self.content.items() if value is not None}
+        content = {name: value for name, value in self.content.items() if value is not None and name != "test_rows"}
         data = {key: value for key, value in content["data"].items() if key != "sha256"}
         return {**content, "data": {**data, **self.places}}
 
@@ -82,6 +82,7 @@ class Place:
     setting: str
     method: str  # in methods.yaml
     title: str  # as the experiment calls it
+    in_paper: str | None  # as the paper calls it
     seed: int
     run: Run
     cell: Cell = field(compare=False)
@@ -105,8 +106,19 @@ def _of_data_set(
         for run in request.runs:
             for setting, line in _lines(experiment):
                 cell = _cell(data_set, described, preset, source, request, run, setting, line, plan, seed)
-                title = line.title or plan.methods[line.method].title
-                yield Place(name, data_set, request.title, setting.name, line.method, title, seed, run, cell)
+                method = plan.methods[line.method]
+                yield Place(
+                    experiment=name,
+                    data_set=data_set,
+                    request=request.title,
+                    setting=setting.name,
+                    method=line.method,
+                    title=line.name or method.title,
+                    in_paper=line.in_paper or method.in_paper,
+                    seed=seed,
+                    run=run,
+                    cell=cell,
+                )
 
 
 def _lines(experiment: Experiment) -> Iterator[tuple[Setting, Line]]:
@@ -135,6 +147,7 @@ def _cell(
     forget = request.forget(described.class_names)
     content: dict[str, Any] = {
         "data": {**source.content, **size.data, **setting.data},
+        "test_rows": size.test_rows,
         "model": size.model.model_dump(mode="json", exclude_unset=True),
         "train": size.train,
         "privacy": setting.privacy,
@@ -145,7 +158,7 @@ def _cell(
     }
     group = Group(data_set, content, {key: source.data[key] for key in PLACES if key in source.data}, run)
     unlearn = {**plan.methods[line.method].unlearn, **line.unlearn, **setting.unlearn}
-    where = f"{data_set}, {request.title}, {line.title or line.method}"
+    where = f"{data_set}, {request.title}, {line.name or line.method}"
     return Cell(group, forget, _unlearn(unlearn, where), line.method)
 
 

@@ -20,6 +20,7 @@ class Size(Settings):
     """A data set at one preset: how much of it, the networks, their training."""
 
     data: dict[str, Any] = Field(default_factory=dict)  # beside what the data set says anyway
+    test_rows: PositiveInt | None = None  # images: so many test rows, drawn at random
     model: Model
     train: dict[str, Any]
     seconds: Annotated[float, Field(gt=0)]  # that a cell takes, as a first guess; measured ones take its place
@@ -100,12 +101,8 @@ class Line(Settings):
 
     method: str
     name: str | None = None
+    in_paper: str | None = None  # what the paper calls it
     unlearn: dict[str, Any] = Field(default_factory=dict)
-
-    @property
-    def title(self) -> str | None:
-        """Return the name of its own."""
-        return self.name
 
 
 class Extent(Settings):

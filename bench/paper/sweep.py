@@ -14,6 +14,7 @@ import yaml
 from bench.paper import originals
 from bench.paper.cells import Cell, Group
 from bench.paper.store import DONE, FAILED, Record, Store, finite
+from bench.paper.trimming import trim
 from coordinator.job import Job
 from deploy.local import LocalCluster
 from fedora.running import lay_down, perform
@@ -74,7 +75,10 @@ class Sweep:
     def _lay_down(self, group: Group, run: Path) -> tuple[Federation, Job]:
         """Cut the data."""
         asked = check(group.job(), Job, origin=f"{group.data_set}, seed {group.seed}")
-        return lay_down(asked, origin=Path(f"{group.data_set}.yaml"), out=run, threads=self._threads)
+        laid = lay_down(asked, origin=Path(f"{group.data_set}.yaml"), out=run, threads=self._threads)
+        if group.content["test_rows"]:
+            trim(run / "data", group.content["test_rows"], seed=group.seed)
+        return laid
 
     async def _measure_some(self, left: list[Cell], cluster: LocalCluster, job: Job) -> None:
         """Run cells, and take them from the list, until one fails."""
@@ -94,6 +98,7 @@ class Sweep:
             "train": {"from": originals.NAME},
             "forget": forget,
             "unlearn": cell.unlearn,
+            "certificate": False,
             "seed": cell.group.seed,
         }
         try:
