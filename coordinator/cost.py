@@ -22,4 +22,4 @@ class CostModel:
         """Rows × d_h × bytes per value × directions × passive parties; a phase that only observes has one direction."""
         rows = rows_drawn(phase.over.share, self.rows.get(phase.over.set, 0))
         directions = 1 if phase.update.WhichOneof("rule") == "observe" else 2
-        return rows * self.embedding * BYTES_PER_VALUE[self.dtype] * directions * self.passive
+        return rows * self.embedding * BYTES_PER_VALUE[self.dtype] * directions * (self.passive - len(phase.offline))

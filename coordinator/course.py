@@ -5,17 +5,20 @@ import re
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from coordinator.certificate import certificate
 from coordinator.engine import Engine
-from coordinator.job import Forget, Job, Train
+from coordinator.job import Forget, Job
 from coordinator.ledger import Ledger
-from coordinator.methods import fedora, proof, retraining, self_scaling
+from coordinator.methods import Case, Ending
 from coordinator.methods.evaluation import evaluation, observation
-from coordinator.methods.fedora import Ending, Problem
+from coordinator.methods.fedora_settings import Fedora
+from coordinator.methods.proof import proof
+from coordinator.methods.registry import METHODS, Unlearn
 from coordinator.methods.training import training
 from coordinator.result import Made, result
+from coordinator.train import Train
 from protos.control_pb2 import Classes, Ids, Ready, Request, Result, Setup, Statement
 from settings.federation import Federation
 from settings.files import parse
@@ -26,8 +29,7 @@ from wire.signing import SigningKey
 
 Say = Callable[[str], Awaitable[None]]
 
-ORIGINAL, UNLEARNED, RETRAIN = "original", "unlearned", "retrain"
-FEDORA_PHASES = (fedora.UNLEARNING, fedora.REMAINING_PHASE, fedora.RECOVERY)
+ORIGINAL, UNLEARNED = "original", "unlearned"
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,8 @@ class Forgotten:
     """What there is to say of an unlearning beside the figures of its models."""
 
     ending: Ending
-    moved: float  # ‖Θ − Θ_init‖²
-    statements: dict[str, Statement]
+    moved: float | None = None  # ‖Θ − Θ_init‖²
+    statements: dict[str, Statement] = field(default_factory=dict)
 
 
 class Course:
@@ -53,9 +55,9 @@ class Course:
         began = time.perf_counter()
         ready = await self._set_up()
         classes = ready[self._federation.active.name].classes
-        problem = await self._request(self._job.forget, classes) if self._job.forget else None
+        case = await self._request(self._job.forget, classes) if self._job.forget else None
         await self._train()
-        forgotten = await self._forget(problem) if problem else None
+        forgotten = await self._forget(case) if case else None
         ledger = await self._engine.collect()
         seconds = time.perf_counter() - began
         figures = result(
@@ -69,7 +71,7 @@ class Course:
             moved=forgotten.moved if forgotten else None,
             seconds=seconds,
         )
-        proven = self._certify(forgotten, ledger, seconds) if forgotten else ""
+        proven = self._certify(forgotten, ledger, seconds) if forgotten and forgotten.statements else ""
         return Result(result_json=json.dumps(figures, indent=2), ledger_csv=ledger.to_csv(), certificate_json=proven)
 
     async def _set_up(self) -> dict[str, Ready]:
@@ -93,20 +95,23 @@ class Course:
         await self._say(f"{common.train} training and {common.test} test rows in common, {common.classes} classes")
         return ready
 
-    async def _request(self, forget: Forget, classes: int) -> Problem:
+    async def _request(self, forget: Forget, classes: int) -> Case:
         """Find the rows to forget, before any training: what is wrong with a request is said at once."""
         job = self._job
         accepted = await self._engine.request(_message(forget, seed=job.seed))
         rows = f"{accepted.rows} rows will be forgotten" if accepted.rows > 1 else "1 row will be forgotten"
         await self._say(f"{rows}, {accepted.remaining} remain")
-        return Problem(
-            job.unlearn,
+        case = Case(
             self._training,
             classes=classes,
             forget=accepted.rows,
             remaining=accepted.remaining,
             seed=derive(job.seed, "unlearn"),
+            passive=tuple(self._federation.passive),
         )
+        for settings in (job.unlearn, *job.compare):
+            METHODS[settings.method].run(case, settings).close()  # refuses what it cannot do
+        return case
 
     async def _train(self) -> None:
         """Train the original model, measure it and save it."""
@@ -122,7 +127,7 @@ class Course:
     async def _save(self, name: str) -> dict[str, str]:
         return await self._engine.save(name, training=self._training.model_dump_json(by_alias=True))
 
-    async def _measure(self, name: str, phases: list[str], *, saved_as: str) -> None:
+    async def _measure(self, name: str, phases: list[str], *, saved_as: str, rounds: int | None = None) -> None:
         """Save the current model and have the active party find its figures."""
         job, engine = self._job, self._engine
         digests = await self._save(saved_as)
@@ -133,30 +138,52 @@ class Course:
             seed=derive(job.seed, "observe"),
         )
         await engine.perform(looks)
-        self._models[name] = Made(phases, await engine.assess(name, fit_attack=name == ORIGINAL), digests)
+        self._models[name] = Made(phases, await engine.assess(name, fit_attack=name == ORIGINAL), digests, rounds)
 
-    async def _forget(self, problem: Problem) -> Forgotten:
+    async def _forget(self, case: Case) -> Forgotten:
         """Drop the rows, forget, prove it, and compare with what was asked for."""
         job, engine = self._job, self._engine
+        original = self._models[ORIGINAL].figures
+        case = replace(
+            case,
+            held_out_loss=original.get("held_out_loss"),
+            whole_classes="forgotten_classes_accuracy" in original,
+        )
         await engine.drop()
-        if job.unlearn.method == "fedora":
-            method = fedora.paper if job.unlearn.steps == "paper" else self_scaling.auto
-            ending = await engine.perform(method(problem), rounds=problem.rounds)
-            await self._measure(UNLEARNED, list(FEDORA_PHASES), saved_as=job.unlearn.save)
-        else:
-            await self._retrain(UNLEARNED, saved_as=job.unlearn.save)
-            ending = Ending(self._training.epochs_from_scratch, "all epochs were trained", constraint_held=None)
-        proven = await engine.perform(proof.proof(problem, pushed=ending.pushed))
-        statements = await engine.attest(before=job.train.save, after=job.unlearn.save)
-        for other in job.compare:
-            await self._retrain(other, saved_as=other)
-        return Forgotten(ending, proven.moved_squared, statements)
+        forgotten = Forgotten(await self._unlearn(UNLEARNED, case, job.unlearn, saved_as=job.unlearn.save))
+        if job.certificate:
+            proven = await engine.perform(proof(case, job.unlearn, pushed=forgotten.ending.pushed))
+            statements = await engine.attest(before=job.train.save, after=job.unlearn.save)
+            forgotten = replace(forgotten, moved=proven.moved_squared, statements=statements)
+        names = job.compared()
+        for settings in job.compare:
+            if not METHODS[settings.method].fresh:
+                await engine.restart(load=job.train.save)
+            await self._unlearn(settings.method, case, settings, saved_as=names[settings.method])
+        return forgotten
+
+    async def _unlearn(self, name: str, case: Case, settings: Unlearn, *, saved_as: str) -> Ending:
+        """Run one method, from the current model or from fresh parameters, and measure what it comes to."""
+        engine, entry = self._engine, METHODS[settings.method]
+        if entry.fresh:
+            case = replace(case, seed=derive(self._job.seed, settings.method))
+            await engine.restart(seed=case.seed)
+        before = len(engine.history)
+        ending = await engine.perform(entry.run(case, settings), rounds=settings.most_rounds(self._training))
+        phases = list(dict.fromkeys(entry["phase"] for entry in engine.history[before:]))
+        taken = {phase for made in self._models.values() for phase in made.phases} & set(phases)
+        if taken:
+            # Their bytes and seconds could not be told apart.
+            raise SettingsError(f"compare: two methods of one job call a phase {min(taken)!r}; use a job for each")
+        await self._measure(name, phases, saved_as=saved_as, rounds=ending.rounds)
+        return ending
 
     def _certify(self, forgotten: Forgotten, ledger: Ledger, seconds: float) -> str:
         """Put the certificate together and sign it."""
         job, forget = self._job, self._job.forget
         assert forget is not None
-        fedora_used = job.unlearn.method == "fedora"
+        settings = job.unlearn if isinstance(job.unlearn, Fedora) else None
+        goal = settings.goal if settings else None
         return certificate(
             job=self._number,
             key=self._key,
@@ -169,21 +196,14 @@ class Course:
             method=job.unlearn.method,
             settings=job.unlearn.model_dump(mode="json"),
             # What is said of recovery is said only where there was one.
-            goal=None if forgotten.ending.pushed and job.unlearn.goal == "as-retrained" else job.unlearn.goal,
-            dual=job.unlearn.dual if fedora_used else None,
+            goal=None if forgotten.ending.pushed and goal == "as-retrained" else goal,
+            dual=settings.dual if settings else None,
             rounds=forgotten.ending.rounds,
             stopped=forgotten.ending.stopped,
             metrics={name: made.figures for name, made in self._models.items()},
             traffic=ledger.summary(),
             seconds=seconds,
         )
-
-    async def _retrain(self, name: str, *, saved_as: str) -> None:
-        """Train fresh parameters on what remains."""
-        training, seed = self._training, derive(self._job.seed, RETRAIN)
-        await self._engine.restart(seed=seed)
-        await self._engine.perform(retraining.retraining(training, seed=seed), rounds=training.epochs_from_scratch)
-        await self._measure(name, [retraining.NAME], saved_as=saved_as)
 
 
 def _kind(forget: Forget) -> str:

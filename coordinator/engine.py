@@ -36,7 +36,7 @@ from protos.control_pb2 import (
 from protos.control_pb2 import TakeBack as TakeBackMessage
 from protos.failure_pb2 import Failure
 from protos.meter_pb2 import Reading
-from protos.phase_pb2 import Phase, Report, Samples, Update
+from protos.phase_pb2 import Correction, Phase, PrimalDescent, Report, Samples, Update
 from settings.federation import Federation
 from wire.errors import DataError, FedoraError, PartyError, from_failure
 from wire.protocol import COORDINATOR
@@ -202,7 +202,9 @@ class Engine:
             connection.meter.enter(phase.name, phase.round)
         began = time.perf_counter()
         # No deadline for a whole phase: every wait inside it has one, at the party that waits.
-        answers = await self._ask(FromCoordinator(phase=phase), "report", patience=None)
+        message = FromCoordinator(phase=phase)
+        messages = {one.name: message for one in self._connections if one.name not in phase.offline}
+        answers = await self._ask(messages, "report", patience=None)
         seconds = time.perf_counter() - began
         self.predicted[phase.name] = self.predicted.get(phase.name, 0) + self._cost.predict(phase)
         self.seconds[phase.name] = self.seconds.get(phase.name, 0.0) + seconds
@@ -316,13 +318,22 @@ def _step_size(update: Update) -> float | None:
             return update.sgd.lr
         case "adam":
             return update.adam.lr
+        case "ascent":
+            return update.ascent.lr
+        case "shift":
+            return update.shift.by
         case "dual_ascent":
             return update.dual_ascent.sigma
+        case "correction":
+            return _learning_rate(update.correction)
         case "primal_descent":
-            step = update.primal_descent
-            return step.adam.lr if step.WhichOneof("step") == "adam" else step.sgd.lr
+            return _learning_rate(update.primal_descent)
         case _:
             return None
+
+
+def _learning_rate(rule: PrimalDescent | Correction) -> float:
+    return rule.adam.lr if rule.WhichOneof("step") == "adam" else rule.sgd.lr
 
 
 Answer = TypeVar("Answer", Accepted, Dropped, Restarted)

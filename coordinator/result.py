@@ -12,7 +12,8 @@ from coordinator.certificate_form import gaps
 from coordinator.engine import Engine
 from coordinator.job import Job
 from coordinator.ledger import Ledger
-from coordinator.methods.fedora import Ending
+from coordinator.methods import Ending
+from coordinator.methods.fedora_settings import Fedora
 from coordinator.verdict import verdict
 from protos.control_pb2 import Ready
 from protos.phase_pb2 import Samples
@@ -38,6 +39,7 @@ class Made:
     phases: list[str]  # names of the phases that made it
     figures: dict[str, float]
     digests: dict[str, str]  # SHA-256 of the saved file, by party
+    rounds: int | None = None  # of the method that made it
 
 
 def figures(made: Made, ledger: Ledger, engine: Engine) -> dict[str, Any]:
@@ -47,15 +49,17 @@ def figures(made: Made, ledger: Ledger, engine: Engine) -> dict[str, Any]:
         **made.figures,
         "bytes": ledger.summary(made.phases),
         "seconds": sum(engine.seconds.get(phase, 0.0) for phase in made.phases),
+        "rounds": made.rounds,
     }
 
 
-def gap(unlearned: dict[str, Any], retrain: dict[str, Any], models: dict[str, Made]) -> dict[str, Any]:
+def gap(name: str, measured: dict[str, dict[str, Any]], models: dict[str, Made]) -> dict[str, Any]:
     """Return every figure's distance from Retrain's, as the certificate has it, and the cost as a share of its."""
+    one, retrain = measured[name], measured["retrain"]
     return {
-        **(gaps({name: made.figures for name, made in models.items()}) or {}),
-        "bytes_share": unlearned["bytes"]["tensor"] / retrain["bytes"]["tensor"],
-        "seconds_share": unlearned["seconds"] / retrain["seconds"],
+        **(gaps({"unlearned": models[name].figures, "retrain": models["retrain"].figures}) or {}),
+        "bytes_share": one["bytes"]["tensor"] / retrain["bytes"]["tensor"],
+        "seconds_share": one["seconds"] / retrain["seconds"],
     }
 
 
@@ -118,13 +122,15 @@ def _forgetting(
     """Return what result.json says of a request; nothing where there was none."""
     if "unlearned" not in measured:
         return {}
+    uncertain = isinstance(job.unlearn, Fedora) and job.unlearn.goal == "uncertain"
     told: dict[str, Any] = {
         "forget": {"rows": engine.rows[Samples.FORGET], "remaining": engine.rows[Samples.REMAINING]},
         "unlearning": asdict(ending) if ending else None,
-        "verdict": verdict(measured, job.unlearn, rows=engine.rows[Samples.FORGET], moved=moved),
+        "verdict": verdict(measured, uncertain=uncertain, rows=engine.rows[Samples.FORGET], moved=moved),
     }
     if "retrain" in measured:
-        told["gap"] = gap(measured["unlearned"], measured["retrain"], models)
+        told["gap"] = gap("unlearned", measured, models)
+        told["gaps"] = {name: gap(name, measured, models) for name in job.compared() if name != "retrain"}
     return told
 
 

@@ -3,20 +3,18 @@
 from collections.abc import Iterator
 from typing import Any
 
-from coordinator.job import Unlearn
-
 AUC_MARGIN = 0.05  # an attack this close to its reference is no better than it
 ACCURACY_MARGIN = 0.02
 BACKDOOR_LIMIT = 0.05
 
 
-def verdict(measured: dict[str, dict[str, Any]], settings: Unlearn, *, rows: int, moved: float | None) -> list[str]:
+def verdict(measured: dict[str, dict[str, Any]], *, uncertain: bool, rows: int, moved: float | None) -> list[str]:
     """Return what a reader should know of the unlearned model, what went well first."""
     unlearned, original, retrain = measured["unlearned"], measured["original"], measured.get("retrain")
     return [
         *(["Nothing was changed: the model met the constraint before the first round."] if moved == 0 else []),
         *_accuracy(unlearned, retrain or original, "retraining" if retrain else "before"),
-        *_membership(unlearned, original, retrain, uncertain=settings.goal == "uncertain", rows=rows),
+        *_membership(unlearned, original, retrain, uncertain=uncertain, rows=rows),
         *_backdoor(unlearned, original, retrain),
     ]
 

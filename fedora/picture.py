@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coordinator.job import Train, Unlearn
+from coordinator.methods import Case
 from coordinator.methods.fedora import RECOVERY, REMAINING_PHASE, UNLEARNING, Problem
+from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.proof import NAME as CERTIFICATE
+from coordinator.train import Train
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,7 +80,8 @@ def draw(result: dict[str, Any], folder: Path) -> str | None:
 def read(result: dict[str, Any]) -> Story | None:
     """Find the rounds of FedORA in a result."""
     names = {entry["phase"] for entry in result["rounds"]}
-    if "unlearned" not in result or not names & {UNLEARNING, REMAINING_PHASE, RECOVERY}:
+    fedora = "unlearned" in result and result["job"]["unlearn"].get("method") == "fedora"
+    if not fedora or not names & {UNLEARNING, REMAINING_PHASE, RECOVERY}:
         return None
     story = Story(_problem(result))
     pushes = [entry["round"] for entry in result["rounds"] if entry["phase"] in (UNLEARNING, REMAINING_PHASE)]
@@ -93,14 +96,14 @@ def read(result: dict[str, Any]) -> Story | None:
 
 def _problem(result: dict[str, Any]) -> Problem:
     job, forget = result["job"], result["forget"]
-    return Problem(
-        Unlearn.model_validate(job["unlearn"]),
+    case = Case(
         Train.model_validate(job["train"]),
         classes=result["classes"],
         forget=forget["rows"],
         remaining=forget["remaining"],
         seed=0,
     )
+    return Problem(Fedora.model_validate(job["unlearn"]), case)
 
 
 def _add(story: Story, entry: dict[str, Any]) -> None:

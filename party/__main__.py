@@ -11,12 +11,14 @@ async def live(config: Path) -> None:
     # Imported here: they bring torch, which takes seconds, and --help should not.
     import torch
 
+    from party.device import device_for
     from party.member import Member
     from party.settings import load_party
 
     settings, federation = load_party(config)
     if settings.threads:
         torch.set_num_threads(settings.threads)
+    device_for(settings.device, origin=str(config))  # said now, not when the first job comes
     await Member(settings, federation).live()
 
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import grpc
@@ -14,6 +14,7 @@ from torch import Tensor
 from party import duals, losses
 from party.account import unlearning_loss
 from party.assessment import Assessor
+from party.confidence import Confidence, gathered
 from party.data.split import assign
 from party.exchange import ExchangeLink, TensorExchange
 from party.request import resolve
@@ -140,6 +141,7 @@ class Active(Role):
         self._reception = reception
         self._recorded: dict[Samples.Set, tuple[Tensor, Tensor]] = {}  # rows and logits of the phases just observed
         self._assessor: Assessor | None = None
+        self._confidence = Confidence()
 
     async def connect(self) -> Order:
         """Wait for all passive parties and tell them which rows all have in common."""
@@ -154,37 +156,61 @@ class Active(Role):
 
     async def run_batches(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:
         """For every batch: embeddings in, loss, gradients out, own step."""
-        assert self.share is not None and self.share.labels is not None
+        share = self.ready()
+        assert share.labels is not None
+        online = [one for one in self.exchanges if one.link.peer not in phase.offline]
         told = time.monotonic()
-        recorded: list[Tensor] = []
+        kept: list[tuple[Tensor, dict[str, Tensor]]] = []
         for step, rows in enumerate(drawn):
-            own = [self.share.embed(rows, phase, step)] if self.share.inputs else []
+            own = [share.embed(rows, phase, step)] if share.inputs else []
             began = time.perf_counter()
-            received = await self._collect(phase, step, len(rows))
+            sent = await self._collect(online, phase, step, len(rows))
             report.wait_seconds += time.perf_counter() - began
             if rule.needs_gradients:
-                for embedding in received:
+                for embedding in sent.values():
                     embedding.requires_grad_()
-            labels = self.share.labels[rows]
-            logits: Tensor = self.share.networks["top"](torch.cat([*received, *own], dim=1))
-            each = losses.per_sample(phase.loss, logits, labels)
+            labels = share.labels[rows].to(share.device)
+            logits: Tensor = share.networks["top"](torch.cat([*self._in_order(sent, rows), *own], dim=1))
+            each = losses.per_sample(phase.loss, self._judged(phase, rows, logits), labels)
             report.loss_sum += self._finite(float(each.detach().sum()), phase, step)
             if rule.needs_gradients:
                 torch.autograd.backward(losses.reduce(phase.loss, each, report.rows))
                 began = time.perf_counter()
-                await self._answer(phase, step, rows, received)
+                await self._answer(online, phase, step, rows, sent)
                 report.wait_seconds += time.perf_counter() - began
                 rule.step()
             report.correct += int((logits.detach().argmax(dim=1) == labels).sum())
-            if phase.update.observe.record:
-                recorded.append(logits)
+            if phase.update.observe.record or phase.update.observe.confidence:
+                kept.append((logits.cpu(), {name: sent[name] for name in phase.update.observe.cache}))
             if time.monotonic() - told > PROGRESS_SECONDS:
                 told = time.monotonic()
                 seen = sum(len(rows) for rows in drawn[: step + 1])
                 mean = report.loss_sum / seen
                 await tell(Progress(phase=phase.number, steps=step + 1, of_steps=len(drawn), loss=mean))
-        if recorded:
-            self._recorded[phase.over.set] = torch.cat(drawn), torch.cat(recorded)
+        self._keep(phase, drawn, kept)
+
+    def _in_order(self, sent: Mapping[str, Tensor], rows: Tensor) -> list[Tensor]:
+        """Return every passive party's embedding of some rows, those of parties that are offline from memory."""
+        device = self.ready().device
+        names = [one.link.peer for one in self.exchanges]
+        return [(sent[name] if name in sent else self._confidence.embedding(name, rows)).to(device) for name in names]
+
+    def _judged(self, phase: Phase, rows: Tensor, logits: Tensor) -> Tensor:
+        """Return the logits that the loss is taken of: the fresh ones, or those of the confidence matrix."""
+        stale = phase.loss.WhichOneof("form") == "stale_cross_entropy"
+        return self._confidence.straight_through(rows, logits) if stale else logits
+
+    def _keep(self, phase: Phase, drawn: list[Tensor], kept: list[tuple[Tensor, dict[str, Tensor]]]) -> None:
+        """End a phase: keep what it was to record."""
+        self._confidence.refresh()
+        if not kept:
+            return
+        rows, logits = torch.cat(drawn), torch.cat([one for one, _ in kept])
+        if phase.update.observe.record:
+            self._recorded[phase.over.set] = rows, logits
+        if phase.update.observe.confidence:
+            cached = gathered(phase.update.observe.cache, [sent for _, sent in kept])
+            self._confidence.fill(rows, logits.to(self.ready().device), cached)
 
     async def find_rows(self, request: Request) -> Tensor:
         """Find the rows that a request means, and tell every passive party."""
@@ -220,17 +246,20 @@ class Active(Role):
         self.metrics[assess.model] = {**self._assessor.figures(recorded), **figures}
         return Assessment(figures=self.metrics[assess.model])
 
-    async def _collect(self, phase: Phase, step: int, rows: int) -> Sequence[Tensor]:
+    async def _collect(self, online: Sequence[TensorExchange], phase: Phase, step: int, rows: int) -> dict[str, Tensor]:
         """Return every passive party's embedding of one batch."""
         patience = self.around.federation.deadlines.step
-        due = (one.receive(Kind.EMBEDDING, phase, step, rows, patience=patience) for one in self.exchanges)
-        return await asyncio.gather(*due)
+        due = (one.receive(Kind.EMBEDDING, phase, step, rows, patience=patience) for one in online)
+        return dict(zip((one.link.peer for one in online), await asyncio.gather(*due), strict=True))
 
-    async def _answer(self, phase: Phase, step: int, rows: Tensor, received: Sequence[Tensor]) -> None:
+    async def _answer(
+        self, online: Sequence[TensorExchange], phase: Phase, step: int, rows: Tensor, sent: Mapping[str, Tensor]
+    ) -> None:
         """Send every passive party ∂L/∂h_i of one batch."""
         patience = self.around.federation.deadlines.step
-        for exchange, embedding in zip(self.exchanges, received, strict=True):
-            gradient = self.noise.apply(_gradient(embedding), rows, phase.number, step, exchange.link.peer)
+        for exchange in online:
+            party = exchange.link.peer
+            gradient = self.noise.apply(_gradient(sent[party]), rows, phase.number, step, party)
             await exchange.send(Kind.GRADIENT, phase, step, gradient, patience=patience)
 
     def _finite(self, loss: float, phase: Phase, step: int) -> float:

@@ -139,12 +139,23 @@ class Assessor:
         """Return the figures of D_u: accuracy, certainty, and both attacks unless it is poisoned."""
         forget = self._predictions(recorded, Samples.FORGET)
         found: dict[str, float | None] = {"forget_accuracy": forget.accuracy()}
+        found["held_out_loss"] = self._held_out_loss(recorded)
         if self._poisoned:
             as_trained = self._predictions(recorded, Samples.FORGET, trained_labels=True)
             found["forget_poisoned_accuracy"] = as_trained.accuracy()
         log_p = functional.log_softmax(forget.logits.double(), dim=1)
         found["forget_entropy"] = float(-(log_p.exp() * log_p).sum(dim=1).mean())
         return found if self._poisoned else {**found, **self._attacks(recorded, forget)}
+
+    def _held_out_loss(self, recorded: Recorded) -> float | None:
+        """Return the mean loss of test rows of the classes that D_u has, by the labels that were trained on."""
+        if Samples.TEST not in recorded:
+            return None
+        forget, test = (
+            self._predictions(recorded, which, trained_labels=True) for which in (Samples.FORGET, Samples.TEST)
+        )
+        alike = _alike(test, forget)
+        return float(alike.losses().mean()) if len(alike.classes) else None
 
     def _attacks(self, recorded: Recorded, forget: Predictions) -> dict[str, float]:
         """Return how well both attacks tell D_u from held-out rows of the same classes."""

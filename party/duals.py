@@ -33,7 +33,7 @@ async def send_summary(link: ExchangeLink, phase: Phase, rule: DualAscent, dual:
     )
     if rule.update.dual_ascent.audit and not isinstance(dual.omega, float):
         for value in dual.omega:
-            data = value.detach().contiguous().numpy().tobytes()
+            data = value.detach().cpu().contiguous().numpy().tobytes()
             message.values.append(Tensor(dtype=FLOAT32, shape=value.shape, data=data))
     await link.send(Parcel(phase=phase.number, dual=message), patience=patience)
 

@@ -9,9 +9,9 @@ from wire.errors import PartyError
 
 
 def per_sample(loss: Loss, logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the loss of each sample."""
+    """Return the loss of each sample; for a stale one, `logits` are those of the confidence matrix."""
     match loss.WhichOneof("form"):
-        case "cross_entropy":
+        case "cross_entropy" | "stale_cross_entropy":
             return functional.cross_entropy(logits, labels, reduction="none")
         case "uncertainty":
             return uncertainty(logits, loss.uncertainty.omega)

@@ -69,7 +69,7 @@ class Passive(Role):
             rule.step()
 
         for step, rows in enumerate(drawn):
-            embedding = self.noise.apply(self.share.embed(rows, phase, step), rows, phase.number, step)
+            embedding = self.noise.apply(self.share.embed(rows, phase, step).cpu(), rows, phase.number, step)
             await exchange.send(Kind.EMBEDDING, phase, step, embedding, patience=patience)
             if rule.needs_gradients:
                 unanswered.append((step, embedding))

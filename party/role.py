@@ -14,6 +14,7 @@ from party import batches, share
 from party.account import Account
 from party.alignment import Alignment, PlainComparison
 from party.data.records import Records
+from party.device import device_for
 from party.exchange import TensorExchange
 from party.privacy import Noise
 from party.settings import PartySettings
@@ -97,6 +98,7 @@ class Role(ABC):
                 own_bottom=settings.model,
                 passive=passive,
             )
+        made.move_to(device_for(settings.device, origin=f"{settings.name}'s party file"))
         self.share = made
         for exchange in self.exchanges:
             exchange.width = made.model.embedding

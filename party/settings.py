@@ -32,6 +32,7 @@ class PartySettings(Settings):
     keys: Path = Path("keys")  # folder of what only this party may read: its signing key, the requests it was sent
     model: dict[str, Any] | None = None  # this party's own bottom model, in place of the job's: {bottom: ..., ...}
     threads: PositiveInt | None = None  # compute threads; all cores unless told
+    device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"  # where this party computes
     privacy: PrivacySettings | None = None  # noise on what this party sends; none unless told
     listen: Address | None = None  # active party: where to listen, when that differs from the federation's address
 

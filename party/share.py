@@ -26,6 +26,7 @@ from wire.errors import DataError, PartyError, SettingsError
 from wire.seeds import derive
 
 FORMAT = "fedora-model-1"
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Share:
     description: dict[str, Any]  # stored with the networks: all that is needed to use them again
     truth: Tensor | None = None  # the true classes, where labels were changed on purpose
     memory: Memory = field(default_factory=Memory)
+    device: torch.device = CPU  # where the networks are; rows and labels stay in main memory
     _marks: list[Mark] = field(default_factory=list)
 
     def embed(self, rows: Tensor, phase: Phase, step: int) -> Tensor:
@@ -56,8 +58,13 @@ class Share:
         batch = self.inputs.batch(rows)
         if batch.dim() == 4 and (phase.augmentation.flip or phase.augmentation.shift):
             batch = augment(batch, phase.augmentation, phase.plan.seed, step)
-        embedding: Tensor = self.networks["bottom"](batch)
+        embedding: Tensor = self.networks["bottom"](batch.to(self.device))
         return embedding
+
+    def move_to(self, device: torch.device) -> None:
+        """Compute on this device from now on."""
+        self.device = device
+        self.networks.to(device)
 
     @property
     def classes(self) -> int:
@@ -99,7 +106,7 @@ class Share:
     def restart(self, path: Path | None, *, place: int, seed: int) -> None:
         """Go on from a saved model, or from fresh parameters."""
         if path is None:
-            self.networks = self._fresh_networks(place, seed)
+            self.networks = self._fresh_networks(place, seed).to(self.device)
             self.description.pop("identity", None)
             # θ_init stays the trained model: how far a retrained one is from it is measured in the end.
             self.memory, self._marks = Memory(initial=self.memory.initial), []
@@ -118,7 +125,7 @@ class Share:
         self.description |= {"identity": identity, "training": training}
         # One entry only: safetensors writes several in an order that changes from process to process.
         metadata = {FORMAT: json.dumps(self.description)}
-        content = save({name: value.contiguous() for name, value in self.networks.state_dict().items()}, metadata)
+        content = save({name: value.cpu().contiguous() for name, value in self.networks.state_dict().items()}, metadata)
         write_atomically(path, content)
         return sha256(content).hexdigest()
 

@@ -2,7 +2,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -51,8 +51,12 @@ class Uncertainty(_message.Message):
     omega: float
     def __init__(self, omega: _Optional[float] = ...) -> None: ...
 
+class StaleCrossEntropy(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class Loss(_message.Message):
-    __slots__ = ("cross_entropy", "uncertainty", "reduction")
+    __slots__ = ("cross_entropy", "uncertainty", "stale_cross_entropy", "reduction")
     class Reduction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         BATCH_MEAN: _ClassVar[Loss.Reduction]
@@ -63,17 +67,23 @@ class Loss(_message.Message):
     SUM: Loss.Reduction
     CROSS_ENTROPY_FIELD_NUMBER: _ClassVar[int]
     UNCERTAINTY_FIELD_NUMBER: _ClassVar[int]
+    STALE_CROSS_ENTROPY_FIELD_NUMBER: _ClassVar[int]
     REDUCTION_FIELD_NUMBER: _ClassVar[int]
     cross_entropy: CrossEntropy
     uncertainty: Uncertainty
+    stale_cross_entropy: StaleCrossEntropy
     reduction: Loss.Reduction
-    def __init__(self, cross_entropy: _Optional[_Union[CrossEntropy, _Mapping]] = ..., uncertainty: _Optional[_Union[Uncertainty, _Mapping]] = ..., reduction: _Optional[_Union[Loss.Reduction, str]] = ...) -> None: ...
+    def __init__(self, cross_entropy: _Optional[_Union[CrossEntropy, _Mapping]] = ..., uncertainty: _Optional[_Union[Uncertainty, _Mapping]] = ..., stale_cross_entropy: _Optional[_Union[StaleCrossEntropy, _Mapping]] = ..., reduction: _Optional[_Union[Loss.Reduction, str]] = ...) -> None: ...
 
 class Observe(_message.Message):
-    __slots__ = ("record",)
+    __slots__ = ("record", "confidence", "cache")
     RECORD_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    CACHE_FIELD_NUMBER: _ClassVar[int]
     record: bool
-    def __init__(self, record: _Optional[bool] = ...) -> None: ...
+    confidence: bool
+    cache: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, record: _Optional[bool] = ..., confidence: _Optional[bool] = ..., cache: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Sgd(_message.Message):
     __slots__ = ("lr", "momentum", "weight_decay", "nesterov")
@@ -153,14 +163,44 @@ class Residual(_message.Message):
     rho: float
     def __init__(self, rho: _Optional[float] = ...) -> None: ...
 
+class Ascent(_message.Message):
+    __slots__ = ("lr", "clip")
+    LR_FIELD_NUMBER: _ClassVar[int]
+    CLIP_FIELD_NUMBER: _ClassVar[int]
+    lr: float
+    clip: float
+    def __init__(self, lr: _Optional[float] = ..., clip: _Optional[float] = ...) -> None: ...
+
+class Influence(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Shift(_message.Message):
+    __slots__ = ("by",)
+    BY_FIELD_NUMBER: _ClassVar[int]
+    by: float
+    def __init__(self, by: _Optional[float] = ...) -> None: ...
+
+class Correction(_message.Message):
+    __slots__ = ("sgd", "adam")
+    SGD_FIELD_NUMBER: _ClassVar[int]
+    ADAM_FIELD_NUMBER: _ClassVar[int]
+    sgd: Sgd
+    adam: Adam
+    def __init__(self, sgd: _Optional[_Union[Sgd, _Mapping]] = ..., adam: _Optional[_Union[Adam, _Mapping]] = ...) -> None: ...
+
 class Update(_message.Message):
-    __slots__ = ("observe", "sgd", "adam", "dual_ascent", "primal_descent", "residual", "fresh")
+    __slots__ = ("observe", "sgd", "adam", "dual_ascent", "primal_descent", "residual", "ascent", "influence", "shift", "correction", "fresh")
     OBSERVE_FIELD_NUMBER: _ClassVar[int]
     SGD_FIELD_NUMBER: _ClassVar[int]
     ADAM_FIELD_NUMBER: _ClassVar[int]
     DUAL_ASCENT_FIELD_NUMBER: _ClassVar[int]
     PRIMAL_DESCENT_FIELD_NUMBER: _ClassVar[int]
     RESIDUAL_FIELD_NUMBER: _ClassVar[int]
+    ASCENT_FIELD_NUMBER: _ClassVar[int]
+    INFLUENCE_FIELD_NUMBER: _ClassVar[int]
+    SHIFT_FIELD_NUMBER: _ClassVar[int]
+    CORRECTION_FIELD_NUMBER: _ClassVar[int]
     FRESH_FIELD_NUMBER: _ClassVar[int]
     observe: Observe
     sgd: Sgd
@@ -168,8 +208,12 @@ class Update(_message.Message):
     dual_ascent: DualAscent
     primal_descent: PrimalDescent
     residual: Residual
+    ascent: Ascent
+    influence: Influence
+    shift: Shift
+    correction: Correction
     fresh: bool
-    def __init__(self, observe: _Optional[_Union[Observe, _Mapping]] = ..., sgd: _Optional[_Union[Sgd, _Mapping]] = ..., adam: _Optional[_Union[Adam, _Mapping]] = ..., dual_ascent: _Optional[_Union[DualAscent, _Mapping]] = ..., primal_descent: _Optional[_Union[PrimalDescent, _Mapping]] = ..., residual: _Optional[_Union[Residual, _Mapping]] = ..., fresh: _Optional[bool] = ...) -> None: ...
+    def __init__(self, observe: _Optional[_Union[Observe, _Mapping]] = ..., sgd: _Optional[_Union[Sgd, _Mapping]] = ..., adam: _Optional[_Union[Adam, _Mapping]] = ..., dual_ascent: _Optional[_Union[DualAscent, _Mapping]] = ..., primal_descent: _Optional[_Union[PrimalDescent, _Mapping]] = ..., residual: _Optional[_Union[Residual, _Mapping]] = ..., ascent: _Optional[_Union[Ascent, _Mapping]] = ..., influence: _Optional[_Union[Influence, _Mapping]] = ..., shift: _Optional[_Union[Shift, _Mapping]] = ..., correction: _Optional[_Union[Correction, _Mapping]] = ..., fresh: _Optional[bool] = ...) -> None: ...
 
 class Augmentation(_message.Message):
     __slots__ = ("flip", "shift")
@@ -180,7 +224,7 @@ class Augmentation(_message.Message):
     def __init__(self, flip: _Optional[bool] = ..., shift: _Optional[int] = ...) -> None: ...
 
 class Phase(_message.Message):
-    __slots__ = ("number", "name", "round", "over", "plan", "loss", "update", "train_mode", "augmentation", "mark")
+    __slots__ = ("number", "name", "round", "over", "plan", "loss", "update", "train_mode", "augmentation", "mark", "offline")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -191,6 +235,7 @@ class Phase(_message.Message):
     TRAIN_MODE_FIELD_NUMBER: _ClassVar[int]
     AUGMENTATION_FIELD_NUMBER: _ClassVar[int]
     MARK_FIELD_NUMBER: _ClassVar[int]
+    OFFLINE_FIELD_NUMBER: _ClassVar[int]
     number: int
     name: str
     round: int
@@ -201,7 +246,8 @@ class Phase(_message.Message):
     train_mode: bool
     augmentation: Augmentation
     mark: bool
-    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., round: _Optional[int] = ..., over: _Optional[_Union[Samples, _Mapping]] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., train_mode: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ..., mark: _Optional[bool] = ...) -> None: ...
+    offline: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., round: _Optional[int] = ..., over: _Optional[_Union[Samples, _Mapping]] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., train_mode: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ..., mark: _Optional[bool] = ..., offline: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Report(_message.Message):
     __slots__ = ("phase", "rows", "steps", "change_squared", "compute_seconds", "wait_seconds", "loss_sum", "correct", "figures")

@@ -1,9 +1,10 @@
 """Settings files: YAML in, checked and frozen objects out, errors that name file, field and allowed values."""
 
 import difflib
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -19,6 +20,14 @@ class Settings(BaseModel):
 
 
 S = TypeVar("S", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Marks a group of settings whose class depends on what is written in it."""
+
+    choose: Callable[[Any], type[BaseModel]]
+
 
 # What other software calls some settings, and no comparison of letters would find.
 ALSO_CALLED = {"learning_rate": "lr", "learning-rate": "lr", "load": "from", "name": "source"}
@@ -72,12 +81,12 @@ def check(content: object, kind: type[S], *, origin: str) -> S:
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        raise SettingsError("\n".join(sentence(detail, kind, origin) for detail in error.errors())) from None
+        raise SettingsError("\n".join(sentence(detail, kind, origin, content) for detail in error.errors())) from None
 
 
-def sentence(detail: ErrorDetails, kind: type[BaseModel], origin: str) -> str:
-    """Say in one sentence what is wrong with one field."""
-    place, group = _find(kind, detail["loc"])
+def sentence(detail: ErrorDetails, kind: type[BaseModel], origin: str, content: object = None) -> str:
+    """Say in one sentence what is wrong with one field of some content."""
+    place, group = _find(kind, detail["loc"], content)
     where = f"{origin}: {'.'.join(place)}" if place else origin
     if detail["type"] == "extra_forbidden":
         allowed = sorted(field.alias or name for name, field in group.model_fields.items())
@@ -103,13 +112,14 @@ def _shown(value: object) -> str:
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
-def _find(kind: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list[str], type[BaseModel]]:
+def _find(kind: type[BaseModel], location: tuple[int | str, ...], content: object) -> tuple[list[str], type[BaseModel]]:
     """Return a field's place as written in the file, and the group of settings it stands in.
 
     pydantic puts the chosen member of a union into the location, by its tag; a file does not have it there.
     """
     place: list[str] = []
     group, members = kind, [kind]
+    annotation: Any = None
     for depth, part in enumerate(location, start=1):
         tagged = [member for member in members if part in _tags(member)]
         if tagged and len(members) > 1:
@@ -117,12 +127,24 @@ def _find(kind: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list[
             members = [group]
             continue
         place.append(str(part))
+        content = _inside(content, part)
         fields = {field.alias or name: field for name, field in group.model_fields.items()}
         if part in fields:
-            members = _models_in(fields[str(part)].annotation)
+            field = fields[str(part)]
+            annotation = Annotated[field.annotation, *field.metadata, None]
+        if part in fields or isinstance(part, int):
+            members = _models_in(annotation, content)
             if depth < len(location) and members:
                 group = members[0]
     return place, group
+
+
+def _inside(content: object, part: int | str) -> object:
+    """Return what stands at one place of a file's content; nothing where there is no such place."""
+    if isinstance(content, Mapping):
+        return content.get(part)
+    inside = isinstance(content, list) and isinstance(part, int) and part < len(content)
+    return content[part] if inside else None  # type: ignore[index]
 
 
 def _tags(kind: type[BaseModel]) -> set[object]:
@@ -130,8 +152,12 @@ def _tags(kind: type[BaseModel]) -> set[object]:
     return {value for field in kind.model_fields.values() for value in getattr(field.annotation, "__args__", ())}
 
 
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
+def _models_in(annotation: Any, content: object) -> list[type[BaseModel]]:
     """Find the settings classes inside an annotation such as `Train | None`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [found for part in getattr(annotation, "__args__", ()) for found in _models_in(part)]
+    if get_origin(annotation) is Annotated:
+        inner, *marks = get_args(annotation)
+        chosen = [mark.choose(content) for mark in marks if isinstance(mark, Chosen)]
+        return chosen or _models_in(inner, content)
+    return [found for part in get_args(annotation) for found in _models_in(part, content)]

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 MODEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"  # names of saved models: nothing that could lead to another folder
+ModelName = Annotated[str, Field(pattern=f"^{MODEL_NAME}$")]
 
 
 class Model(BaseModel):

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import Parameter
 
-from coordinator.job import Train
 from coordinator.methods import Method, Outcome
 from coordinator.methods.training import learning_rate, training
+from coordinator.train import Train
 from party import models
 from party.augmentation import augment
 from party.batches import SampleSets, draw
@@ -335,8 +335,13 @@ def test_observing_changes_nothing_and_asks_for_no_gradients() -> None:
     run_phase(Update(observe=Observe()), ours, memory, first=0)
     assert equal(ours, parameters())
     assert memory == Memory()
-    assert [name for name, rule in RULES.items() if not rule.needs_gradients] == ["observe"]
-    assert [name for name, rule in RULES.items() if rule.standing] == ["observe", "dual_ascent", "residual"]
+    assert [name for name, rule in RULES.items() if not rule.needs_gradients] == ["observe", "shift"]
+    assert [name for name, rule in RULES.items() if rule.standing] == [
+        "observe",
+        "dual_ascent",
+        "residual",
+        "influence",
+    ]
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.job import Train, Unlearn
+from coordinator.methods.fedora_settings import Fedora
+from coordinator.train import Train
 from fedora.picture import NAME, draw, read, spread
 
 FORGET = 200
@@ -37,7 +38,7 @@ def made(*, pushes: int = 4, recoveries: int = 2, undone: tuple[int, ...] = (), 
         "classes": 4,
         "rounds": rounds,
         "job": {
-            "unlearn": Unlearn(**unlearn).model_dump(mode="json"),
+            "unlearn": Fedora(**unlearn).model_dump(mode="json"),
             "train": Train().model_dump(mode="json", by_alias=True),
         },
     }
@@ -103,7 +104,9 @@ def test_without_rounds_there_is_no_picture_not_even_an_old_one(tmp_path: Path) 
     trained = {name: value for name, value in made(pushes=0, recoveries=0).items() if name != "unlearned"}
     assert draw(trained, tmp_path) is None
     assert not (tmp_path / NAME).exists()
-    assert draw(made(pushes=0, recoveries=0, method="retrain"), tmp_path) is None
+    retrained = made(pushes=0, recoveries=0)
+    retrained["job"]["unlearn"] = {"method": "retrain"}
+    assert draw(retrained, tmp_path) is None
 
 
 @given(st.lists(st.floats(0, 1), max_size=6))

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import Parameter, functional
 
-from coordinator.job import Train, Unlearn
-from coordinator.methods import Outcome, TakeBack, self_scaling
+from coordinator.methods import Case, Outcome, TakeBack, self_scaling
 from coordinator.methods.fedora import Problem
+from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.step_sizes import StepSizes
+from coordinator.train import Train
 from party import losses
 from party.batches import SampleSets
 from party.share import Share
@@ -427,7 +428,8 @@ def test_a_new_beginning_takes_the_model_as_it_is_for_the_trained_one_and_forget
 
 
 def problem(**settings: Any) -> Problem:
-    return Problem(Unlearn(**settings), Train(epochs=20), classes=10, forget=100, remaining=2000, seed=1)
+    case = Case(Train(epochs=20), classes=10, forget=100, remaining=2000, seed=1)
+    return Problem(Fedora(**settings), case)
 
 
 @given(bad=st.lists(st.booleans(), max_size=300), goal=st.sampled_from(["as-retrained", "uncertain"]))

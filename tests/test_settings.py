@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from coordinator.job import Job, Train
+from coordinator.job import Job
+from coordinator.train import Train
 from datasets.settings import SOURCES, DataSource, IncomeData
 from party.settings import load_party
 from settings.federation import Federation, load_federation

@@ -11,8 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from coordinator.methods import self_scaling
+from coordinator.methods import Case, self_scaling
 from coordinator.methods.fedora import Problem
+from coordinator.methods.fedora_settings import Fedora
 from coordinator.result import FIGURES
 from fedora.running import prepare
 from fedora.verify import Evidence, examine
@@ -271,7 +272,8 @@ def test_rounds_that_did_harm_are_taken_back_at_every_party_and_leave_no_bit(tmp
     unlearning = reference.Unlearning(joint, requested(taken.job["forget"], joint, job.seed))
     forget, remaining = taken.result["forget"]["rows"], taken.result["forget"]["remaining"]
     seed = derive(job.seed, "unlearn")
-    problem = Problem(job.unlearn, job.train, classes=2, forget=forget, remaining=remaining, seed=seed)
+    assert isinstance(job.unlearn, Fedora)
+    problem = Problem(job.unlearn, Case(job.train, classes=2, forget=forget, remaining=remaining, seed=seed))
     unlearning.perform(self_scaling.auto(problem))
     for party, expected in joint.state().items():
         saved = load_file(taken.folder / "models" / party / "unlearned.safetensors")

@@ -7,8 +7,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from coordinator.methods import fedora, self_scaling
+from coordinator.methods import Case, fedora, self_scaling
 from coordinator.methods.fedora import Problem
+from coordinator.methods.fedora_settings import Fedora
 from party.request import resolve
 from protos.control_pb2 import Request
 from protos.exchange_pb2 import Order
@@ -74,14 +75,15 @@ def test_distributed_unlearning_equals_one_process(name: str, tmp_path: Path) ->
     joint = reference.join(tmp_path / "run", job)
     reference.train(joint, job)
     unlearning = reference.Unlearning(joint, requested(content["forget"], joint, job.seed))
-    problem = Problem(
-        job.unlearn,
+    assert isinstance(job.unlearn, Fedora)
+    case = Case(
         job.train,
         classes=len(joint.classes),
         forget=len(unlearning.forget),
         remaining=joint.train - len(unlearning.forget),
         seed=derive(job.seed, "unlearn"),
     )
+    problem = Problem(job.unlearn, case)
     method = fedora.paper if job.unlearn.steps == "paper" else self_scaling.auto
     ending = unlearning.perform(method(problem))
 

@@ -4,6 +4,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from coordinator.train import Train
 from protos.phase_pb2 import Phase
 
 R = TypeVar("R")
@@ -33,3 +34,28 @@ class Outcome:
 
 
 Method = Generator[Phase | TakeBack, Outcome, R]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One request to forget, as far as a method may know of it."""
+
+    train: Train  # how the original model was trained
+    classes: int
+    forget: int  # |D_u|
+    remaining: int  # |D_r|
+    seed: int
+    passive: tuple[str, ...] = ()  # names of the passive parties
+    # Of the original model, once it is measured: mean cross-entropy of test rows of the classes that D_u has.
+    held_out_loss: float | None = None
+    whole_classes: bool = False  # whether no row of these classes remains
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an unlearning went."""
+
+    rounds: int
+    stopped: str  # why, in words
+    constraint_held: bool | None = None  # None for a method without one
+    pushed: bool = True  # whether the last round pushed; after recovery the dual variable is at rest, 0

@@ -7,8 +7,8 @@
 import math
 from dataclasses import dataclass
 
-from coordinator.job import Train, Unlearn
-from coordinator.methods import Method
+from coordinator.methods import Case, Ending, Method
+from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.step_sizes import StepSizes
 from coordinator.phases import FORGET, REMAINING, look, share
 from protos.phase_pb2 import Adam, DualAscent, Loss, Phase, Plan, PrimalDescent, Samples, Sgd, Uncertainty, Update
@@ -19,7 +19,6 @@ UNLEARNING, REMAINING_PHASE, RECOVERY = "unlearning", "remaining", "recovery"
 FORMS = {"scalar": DualAscent.SCALAR, "parameterwise": DualAscent.PARAMETERWISE}
 REDUCTIONS = {"mean": Loss.SET_MEAN, "sum": Loss.SUM}
 
-PAPER_ROUNDS = 20
 # γ, as a share of the largest value that L_u can take, unless the job says otherwise.
 LEVEL = 0.9
 
@@ -28,12 +27,8 @@ LEVEL = 0.9
 class Problem:
     """min L_r + ρ/2·‖Θ − Θ_init‖² subject to L_u ≥ γ: what one request comes to, and the phases that work on it."""
 
-    settings: Unlearn
-    train: Train
-    classes: int
-    forget: int  # |D_u|
-    remaining: int  # |D_r|
-    seed: int
+    settings: Fedora
+    case: Case
 
     def __post_init__(self) -> None:
         """Refuse a constraint that no model can meet."""
@@ -44,8 +39,8 @@ class Problem:
     @property
     def largest(self) -> float:
         """ω·log C, where every prediction is uniform; times |D_u| when L_u is a sum."""
-        one = self.settings.omega * math.log(self.classes)
-        return one * self.forget if self.settings.reduction == "sum" else one
+        one = self.settings.omega * math.log(self.case.classes)
+        return one * self.case.forget if self.settings.reduction == "sum" else one
 
     @property
     def gamma(self) -> float:
@@ -60,19 +55,13 @@ class Problem:
         return self.gamma if self.settings.dual == "scalar" else LEVEL * self.largest
 
     @property
-    def rounds(self) -> int:
-        """K, at most."""
-        settings = self.settings
-        return settings.rounds or (PAPER_ROUNDS if settings.steps == "paper" else settings.scales.push_rounds)
-
-    @property
     def batch_size(self) -> int:
         """B."""
-        return self.settings.batch_size or self.train.batch_size
+        return self.settings.batch_size or self.case.train.batch_size
 
     def loss(self, mean: float) -> float:
         """L_u, from its mean over D_u."""
-        return mean * self.forget if self.settings.reduction == "sum" else mean
+        return mean * self.case.forget if self.settings.reduction == "sum" else mean
 
     def unlearning(
         self,
@@ -103,7 +92,7 @@ class Problem:
             round,
             over=share(FORGET, part),
             batch_size=settings.micro_batch,
-            seed=derive(self.seed, UNLEARNING, round),
+            seed=derive(self.case.seed, UNLEARNING, round),
             loss=loss,
             update=Update(dual_ascent=rule, fresh=fresh),
         )
@@ -129,27 +118,17 @@ class Problem:
             name=name,
             round=round,
             over=Samples(set=REMAINING.set, share=part),
-            plan=Plan(seed=derive(self.seed, name, round), batch_size=batch_size or self.batch_size, shuffle=True),
+            plan=Plan(seed=derive(self.case.seed, name, round), batch_size=batch_size or self.batch_size, shuffle=True),
             update=Update(primal_descent=rule, fresh=fresh),
             loss=Loss(cross_entropy={}),
             train_mode=True,
         )
 
 
-@dataclass(frozen=True)
-class Ending:
-    """How an unlearning went."""
-
-    rounds: int
-    stopped: str  # why, in words
-    constraint_held: bool | None  # None for a method without one
-    pushed: bool = True  # whether the last round pushed; after recovery the dual variable is at rest, 0
-
-
 def paper(problem: Problem) -> Method[Ending]:
     """Run the paper's rounds, with its step-size rule ξ and nothing else."""
     settings = problem.settings
-    steps, rounds = _first_steps(problem), problem.rounds
+    steps, rounds = _first_steps(problem), settings.most_rounds(problem.case.train)
     δ = 1.0 if "asymmetric-batches" in settings.without else _given(settings.delta, 0.05)
     forgetting = "unlearning-loss" not in settings.without
     push = PrimalDescent.AS_IT_IS if forgetting else PrimalDescent.NONE

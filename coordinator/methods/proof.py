@@ -2,14 +2,17 @@
 
 from dataclasses import dataclass
 
-from coordinator.methods import Method
+from coordinator.methods import Case, Method
 from coordinator.methods.fedora import Problem
+from coordinator.methods.fedora_settings import Fedora
+from coordinator.methods.registry import Unlearn
 from coordinator.phases import REMAINING, look, share
 from protos.phase_pb2 import CrossEntropy, Loss, Residual, Update
 from wire.seeds import derive
 
 NAME = "certificate"
 ROWS = 2000  # of D_r, drawn at random, on which ∇L_r is measured
+MICRO_BATCH = 1024
 
 
 @dataclass(frozen=True)
@@ -22,26 +25,26 @@ class Proof:
     moved_squared: float  # ‖Θ − Θ_init‖²
 
 
-def proof(problem: Problem, *, pushed: bool) -> Method[Proof]:
+def proof(case: Case, settings: Unlearn, *, pushed: bool) -> Method[Proof]:
     """Measure L_u over D_u, then the stationarity residual over a part of D_r; nothing changes but Ω, to 0 at rest.
 
     When recovery rounds came last, without a push, the dual variable is 0: complementary slackness asks for that where
     the constraint is not tight, and the residual is that of the model as it was left.
     """
-    loss = None
-    if problem.settings.method == "fedora":
+    loss, rho, batch_size = None, 0.0, MICRO_BATCH
+    if isinstance(settings, Fedora):
+        problem, rho, batch_size = Problem(settings, case), settings.rho, settings.micro_batch
         ascent = problem.unlearning(1, 0.0, fresh=not pushed)
         ascent.name = NAME
         forgotten = yield ascent
         loss = problem.loss(forgotten.loss)
-    part = min(1.0, ROWS / problem.remaining)
     residual = yield look(
         NAME,
         2,
-        over=share(REMAINING, part),
-        batch_size=problem.settings.micro_batch,
-        seed=derive(problem.seed, NAME),
+        over=share(REMAINING, min(1.0, ROWS / case.remaining)),
+        batch_size=batch_size,
+        seed=derive(case.seed, NAME),
         loss=Loss(cross_entropy=CrossEntropy(), reduction=Loss.SET_MEAN),
-        update=Update(residual=Residual(rho=problem.settings.rho)),
+        update=Update(residual=Residual(rho=rho)),
     )
     return Proof(loss, residual.total("residual_squared"), residual.rows, residual.total("moved_squared"))

@@ -8,9 +8,10 @@ dual step against the range of L_u, the primal step against the training's own r
 import math
 from dataclasses import dataclass
 
-from coordinator.job import Scales
-from coordinator.methods import Method, TakeBack
-from coordinator.methods.fedora import RECOVERY, Ending, Problem
+from coordinator.methods import Case, Ending, Method, TakeBack
+from coordinator.methods.fedora import RECOVERY, Problem, paper
+from coordinator.methods.fedora_settings import Fedora, Scales
+from coordinator.methods.registry import method
 from protos.phase_pb2 import Adam, PrimalDescent
 
 LEAST_ROWS = 16  # in any draw
@@ -39,6 +40,13 @@ class Pace:
     batch_size: int
 
 
+@method("fedora", Fedora)
+def fedora(case: Case, settings: Fedora) -> Method[Ending]:
+    """Forget by rounds that set their own scales, or by the paper's."""
+    problem = Problem(settings, case)
+    return paper(problem) if settings.steps == "paper" else auto(problem)
+
+
 def auto(problem: Problem) -> Method[Ending]:
     """Push in short rounds until D_u is forgotten, then recover, within the budget."""
     settings = problem.settings
@@ -60,15 +68,15 @@ def auto(problem: Problem) -> Method[Ending]:
 
 def _pace(problem: Problem, scales: Scales) -> Pace:
     """Divide the budget among rounds: half of a pushing round's rows come from D_u, half from D_r."""
-    settings, all_remaining = problem.settings, problem.remaining
-    budget = settings.budget * (problem.train.epochs_from_scratch) * all_remaining
+    settings, all_remaining = problem.settings, problem.case.remaining
+    budget = settings.budget * (problem.case.train.epochs_from_scratch) * all_remaining
     for_push = budget * (scales.push_share or 1.0)
     rounds = settings.rounds or scales.push_rounds
     a_round = max(for_push / rounds, 2 * LEAST_ROWS)
-    forget = min(problem.forget, max(int(a_round / 2), LEAST_ROWS))
+    forget = min(problem.case.forget, max(int(a_round / 2), LEAST_ROWS))
     if scales.passes and not settings.rounds:
         # Few rows are pushed for a short time: they look like others, whom a long push would harm too.
-        rounds = min(rounds, math.ceil(min(scales.passes, rounds) * problem.forget / forget))
+        rounds = min(rounds, math.ceil(min(scales.passes, rounds) * problem.case.forget / forget))
     δ = 1.0 if "asymmetric-batches" in settings.without else settings.delta
     remaining = min(all_remaining, max(LEAST_ROWS, round(a_round - forget if δ is None else δ * all_remaining)))
     batches = max(1, round(remaining / problem.batch_size))
@@ -95,14 +103,14 @@ def _push(problem: Problem, scales: Scales, pace: Pace) -> Method[_Pushed]:
     γ = level if problem.settings.dual == "scalar" else problem.gamma
     push = PrimalDescent.BALANCED if scales.balanced else PrimalDescent.AS_IT_IS
     rows = k = held_at = marks = 0
-    guessing = math.log(problem.classes)
+    guessing = math.log(problem.case.classes)
     cut, start, fresh, holds = 1.0, guessing, True, True
     while k == 0 or (k < pace.rounds and rows + pace.forget + pace.remaining <= pace.for_push + 1):
         k += 1
         ascent = yield problem.unlearning(
             k,
             σ,
-            part=pace.forget / problem.forget,
+            part=pace.forget / problem.case.forget,
             gamma=γ,
             omega_max=scales.omega_max or 0.0,
             taking_away=bool(scales.taking_away),
@@ -121,7 +129,7 @@ def _push(problem: Problem, scales: Scales, pace: Pace) -> Method[_Pushed]:
             k,
             _adam(problem, η * cut * warm * calm),
             PrimalDescent.NONE if holds and scales.rest else push,
-            part=pace.remaining / problem.remaining,
+            part=pace.remaining / problem.case.remaining,
             batch_size=pace.batch_size,
             fresh=fresh,
         )
@@ -137,7 +145,7 @@ def _push(problem: Problem, scales: Scales, pace: Pace) -> Method[_Pushed]:
 
 def _recover(problem: Problem, scales: Scales, left: float) -> Method[None]:
     """Spend what is left of the budget on D_r alone, the rate falling to 0, while what D_r does not support fades."""
-    rows = min(problem.remaining, max(LEAST_ROWS, int(left / scales.recovery_rounds)))
+    rows = min(problem.case.remaining, max(LEAST_ROWS, int(left / scales.recovery_rounds)))
     batch_size = min(problem.batch_size, max(LEAST_ROWS, int(left / scales.recovery_steps)))
     for round in range(1, scales.recovery_rounds + 1):
         through = (round - 0.5) / scales.recovery_rounds
@@ -148,7 +156,7 @@ def _recover(problem: Problem, scales: Scales, left: float) -> Method[None]:
             round,
             _adam(problem, scales.rate * _training_rate(problem) * min(rising, falling)),
             PrimalDescent.NONE,
-            part=rows / problem.remaining,
+            part=rows / problem.case.remaining,
             batch_size=batch_size,
             name=RECOVERY,
             fade=scales.fade,
@@ -157,9 +165,9 @@ def _recover(problem: Problem, scales: Scales, left: float) -> Method[None]:
 
 
 def _training_rate(problem: Problem) -> float:
-    return problem.train.rate if problem.train.optimizer == "adam" else ADAM_RATE
+    return problem.case.train.rate if problem.case.train.optimizer == "adam" else ADAM_RATE
 
 
 def _adam(problem: Problem, rate: float) -> Adam:
-    beta1, beta2 = problem.train.betas
-    return Adam(lr=rate, beta1=beta1, beta2=beta2, epsilon=problem.train.epsilon)
+    beta1, beta2 = problem.case.train.betas
+    return Adam(lr=rate, beta1=beta1, beta2=beta2, epsilon=problem.case.train.epsilon)

@@ -2,9 +2,9 @@
 
 import math
 
-from coordinator.job import Train
 from coordinator.methods import Method
 from coordinator.phases import TRAIN, learn
+from coordinator.train import Train
 from protos.phase_pb2 import Adam, Augmentation, Samples, Sgd, Update
 from wire.seeds import derive
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from torch.nn import Parameter
 
 from party.updates.descent import Adam, Observe, Sgd
+from party.updates.influence import Ascent, Correction, Influence, Shift
 from party.updates.primal_dual import DualAscent, PrimalDescent, Residual
 from party.updates.rule import Memory, Rule
 from protos.phase_pb2 import Update
@@ -19,6 +20,10 @@ RULES: dict[str, type[Rule]] = {
     "dual_ascent": DualAscent,
     "primal_descent": PrimalDescent,
     "residual": Residual,
+    "ascent": Ascent,
+    "influence": Influence,
+    "shift": Shift,
+    "correction": Correction,
 }
 
 if set(RULES) != {one.name for one in Update.DESCRIPTOR.oneofs_by_name["rule"].fields}:

@@ -1,0 +1,24 @@
+"""All methods that come with the software: to import this is to make them known."""
+
+from coordinator.methods import (
+    confidence_matrix,
+    gradient_ascent,
+    inverse_contribution,
+    nothing,
+    retraining,
+    self_scaling,
+)
+from coordinator.methods.fedora_settings import Fedora
+from coordinator.methods.registry import METHODS, MethodSettings
+
+__all__ = [
+    "METHODS",
+    "Fedora",
+    "MethodSettings",
+    "confidence_matrix",
+    "gradient_ascent",
+    "inverse_contribution",
+    "nothing",
+    "retraining",
+    "self_scaling",
+]

@@ -1,0 +1,86 @@
+"""CVFU: the active party keeps a matrix M of logits, a row for each training row, and learns from what it remembers.
+
+M ← z(D_r)                                           rows of D_u are not in it
+Θ ← Θ + η_u·clip(∇L(D_u))                            the first update subtracts D_u's gradient, once
+z̃ = M[b] + z − stopgrad(z),  Θ ← step(Θ, ∇L(z̃))     K rounds over D_r; M ← z when a round ends
+
+With everyone online this is close to learning on from D_r with logits that are one round old.
+"""
+
+from typing import Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
+
+from coordinator.methods import Case, Ending, Method
+from coordinator.methods.influence import influence, shift
+from coordinator.methods.registry import Unlearn, method
+from coordinator.methods.training import update
+from coordinator.phases import REMAINING, learn, look
+from coordinator.train import Train
+from protos.phase_pb2 import Loss, Observe, Phase, StaleCrossEntropy, Update
+from wire.errors import SettingsError
+from wire.seeds import derive
+
+CONFIDENCE, REMOVAL, REFRESH = "confidence", "removal", "refresh"
+STALE = Loss(stale_cross_entropy=StaleCrossEntropy())
+
+
+class ConfidenceMatrix(Unlearn):
+    """CVFU's settings. How the clipped gradient of D_u is weighed is ours."""
+
+    method: Literal["cvfu"] = "cvfu"
+    rounds: PositiveInt = 5  # K
+    lr: PositiveFloat | None = None  # of the rounds; the training's
+    subtract: NonNegativeFloat = 0.05  # η_u
+    clip: PositiveFloat = 1.0  # largest norm of D_u's gradient, over all parties
+    batch_size: PositiveInt | None = None  # the training's
+    micro_batch: PositiveInt = 1024  # rows in one message while parameters stand still
+    offline: list[str] = Field(default_factory=list)  # passive parties that take no part in the rounds
+
+    @field_validator("offline", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: object) -> object:
+        return [value] if isinstance(value, str) else value
+
+    def most_rounds(self, train: Train) -> int:
+        """Return K."""
+        return self.rounds
+
+
+@method("cvfu", ConfidenceMatrix)
+def confidence_matrix(case: Case, settings: ConfidenceMatrix) -> Method[Ending]:
+    """Check who is to be offline, then go."""
+    for name in settings.offline:
+        if name not in case.passive:
+            known = ", ".join(case.passive)
+            raise SettingsError(f"unlearn.offline: {name!r} is not a passive party of this federation: {known}")
+    return _rounds(case, settings)
+
+
+def _rounds(case: Case, settings: ConfidenceMatrix) -> Method[Ending]:
+    """Fill the matrix, subtract once, and learn from stale confidences for K rounds."""
+    train = case.train
+    keep = Update(observe=Observe(confidence=True, cache=settings.offline))
+    yield look(CONFIDENCE, 1, over=REMAINING, batch_size=settings.micro_batch, update=keep)
+    if settings.subtract:
+        found = yield from influence(REMOVAL, batch_size=settings.micro_batch)
+        shorten = min(1.0, settings.clip / found.gradient) if found.gradient else 0.0
+        yield _without(settings.offline, shift(REMOVAL, 2, settings.subtract * shorten))
+    for k in range(1, settings.rounds + 1):
+        phase = learn(
+            REFRESH,
+            k,
+            over=REMAINING,
+            update=update(train, settings.lr or train.rate, fresh=k == 1),
+            batch_size=settings.batch_size or train.batch_size,
+            seed=derive(case.seed, REFRESH, k),
+            loss=STALE,
+        )
+        yield _without(settings.offline, phase)
+    return Ending(settings.rounds, f"all {settings.rounds} rounds were run")
+
+
+def _without(parties: list[str], phase: Phase) -> Phase:
+    """Return a phase in which some passive parties take no part."""
+    phase.offline.extend(parties)
+    return phase

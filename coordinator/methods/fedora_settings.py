@@ -1,0 +1,109 @@
+"""What a job may say of FedORA."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from coordinator.methods.registry import Unlearn
+from coordinator.train import Train
+from settings.files import Settings
+
+
+class Scales(Settings):
+    """The parts of the self-scaling rule. One default serves every data set; they can be set for ablations.
+
+    Null takes what suits the goal. docs/unlearning.md says what each is for.
+    """
+
+    push_rounds: PositiveInt = 40  # at most
+    push_share: Annotated[float, Field(gt=0, le=1)] | None = None  # of the budget; 0.6, or 1 for `uncertain`
+    passes: PositiveFloat | None = None  # over D_u, at most, in rounds that push; 8, or any number for `uncertain`
+    dual_step: PositiveFloat = 0.5  # σ, in units of L_u's largest value
+    omega_max: PositiveFloat | None = None  # 1.2, or 4 for `uncertain`
+    margin: Annotated[float, Field(ge=0, lt=1)] | None = None  # above γ; 0, or 0.07 for `uncertain`
+    rate: PositiveFloat = 4.0  # τ, in units of the training's own rate
+    warm_up: NonNegativeInt = 5  # rounds over which τ grows to its full size
+    decay: bool = True  # whether τ falls to 0 in the end
+    balanced: bool = True  # whether the push is measured against the gradient of L_r
+    taking_away: bool | None = None  # whether the push may only take parameters towards 0; yes, or no for `uncertain`
+    rounds_after: NonNegativeInt = 14  # so long the constraint is watched once it holds
+    rest: bool = True  # whether Ω is 0 while the constraint holds
+    guard: bool = True  # whether rounds that break the model are taken back
+    recovery_rounds: NonNegativeInt = 12
+    recovery_steps: PositiveInt = 64  # at least
+    fade: Annotated[float, Field(ge=0, lt=1)] = 0.1  # share by which a value without any support fades in a step
+
+    def filled(self, defaults: Mapping[str, Any]) -> "Scales":
+        """Return the scales with what is null taken from elsewhere."""
+        missing = {name: value for name, value in defaults.items() if getattr(self, name) is None}
+        return self.model_copy(update=missing)
+
+
+PAPER_ROUNDS = 20
+AUTO_ONLY = {"budget", "scales", "goal"}
+# A sum over D_u is a mean with another ω, and the self-scaling rule measures everything in units of ω.
+PAPER_ONLY = {
+    "reduction",
+    "sigma",
+    "tau",
+    "alpha",
+    "beta",
+    "shrink",
+    "grow",
+    "tau_max",
+    "sigma_max",
+    "patience",
+    "tolerance",
+}
+
+
+class Fedora(Unlearn):
+    """FedORA's settings. The method itself sets what is null; docs/unlearning.md has the rules."""
+
+    method: Literal["fedora"] = "fedora"
+    goal: Literal["as-retrained", "uncertain"] = "as-retrained"
+    steps: Literal["auto", "paper"] = "auto"
+    dual: Literal["scalar", "parameterwise"] = "scalar"
+    budget: Annotated[float, Field(gt=0, le=1)] = 0.16  # auto: rows exchanged, as a share of what retraining takes
+    scales: Scales = Scales()  # auto
+    rounds: PositiveInt | None = None  # K; paper: 20
+    delta: Annotated[float, Field(ge=0, le=1)] | None = None  # δ, share of D_r per round; paper: 0.05
+    omega: PositiveFloat = 2.0  # ω
+    reduction: Literal["mean", "sum"] = "mean"  # of L_u over D_u
+    gamma: float | None = None  # γ, the level that L_u must reach; 0.9 of its largest value
+    sigma: PositiveFloat | None = None  # σ, the dual step
+    tau: PositiveFloat | None = None  # τ, the primal step
+    rho: NonNegativeFloat = 0.0  # ρ, the pull towards the trained model
+    alpha: PositiveFloat = 1.5  # ξ: above this ratio of changes the steps shrink ...
+    beta: PositiveFloat = 0.8  # ... and below this one they grow
+    shrink: Annotated[float, Field(gt=0, lt=1)] = 0.7  # κ_d
+    grow: Annotated[float, Field(gt=1)] = 1.2  # κ_i
+    tau_max: PositiveFloat = 0.1
+    sigma_max: PositiveFloat = 10.0
+    batch_size: PositiveInt | None = None  # B of the remaining phase; as in training
+    micro_batch: PositiveInt = 1024  # rows of D_u in one message: memory, not results, depends on it
+    patience: PositiveInt = 3  # stop once the constraint has held, and Δ stayed small, for so many rounds
+    tolerance: NonNegativeFloat = 1e-4  # Δ is small below this share of ‖Θ‖
+    without: list[Literal["unlearning-loss", "asymmetric-batches", "adaptive-steps"]] = Field(default_factory=list)
+    audit: bool = False  # parameterwise: send the whole dual variable to the active party
+
+    def most_rounds(self, train: Train) -> int:
+        """Return K, at most."""
+        return self.rounds or (PAPER_ROUNDS if self.steps == "paper" else self.scales.push_rounds)
+
+    @model_validator(mode="after")
+    def _steps_fit(self) -> Self:
+        others = AUTO_ONLY if self.steps == "paper" else PAPER_ONLY
+        # As result.json repeats the whole job, a setting at its default is as good as none.
+        idle = [name for name in others if getattr(self, name) != type(self).model_fields[name].default]
+        if idle:
+            other = "auto" if self.steps == "paper" else "paper"
+            raise ValueError(f"`{min(idle)}` has no effect with `steps: {self.steps}`; it belongs to `steps: {other}`")
+        if self.beta >= self.alpha:
+            raise ValueError(f"`beta` is {self.beta:g}; it should be below `alpha`, which is {self.alpha:g}")
+        if self.delta == 0 and self.steps == "auto":
+            raise ValueError("`delta: 0` leaves nothing to measure the push against; it needs `steps: paper`")
+        if len(set(self.without)) < len(self.without):
+            raise ValueError("`without` names a part twice")
+        return self

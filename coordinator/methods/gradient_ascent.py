@@ -1,0 +1,46 @@
+"""GA: climb the loss of the rows to forget.
+
+Θ ← Θ + η·clip(∇L(b))                                a step for every batch b of D_u, K times over D_u
+"""
+
+from typing import Literal
+
+from pydantic import PositiveFloat, PositiveInt
+
+from coordinator.methods import Case, Ending, Method
+from coordinator.methods.registry import Unlearn, method
+from coordinator.phases import FORGET, learn
+from coordinator.train import Train
+from protos.phase_pb2 import Ascent, Update
+from wire.seeds import derive
+
+NAME = "ascent"
+
+
+class GradientAscent(Unlearn):
+    """GA's settings. The paper names no values; clipping is ours."""
+
+    method: Literal["ga"] = "ga"
+    rounds: PositiveInt = 5  # K
+    lr: PositiveFloat = 0.01  # η
+    clip: PositiveFloat = 1.0  # largest norm of a party's gradient
+    batch_size: PositiveInt | None = None  # the training's
+
+    def most_rounds(self, train: Train) -> int:
+        """Return K."""
+        return self.rounds
+
+
+@method("ga", GradientAscent)
+def gradient_ascent(case: Case, settings: GradientAscent) -> Method[Ending]:
+    """Ascend for K rounds."""
+    for k in range(1, settings.rounds + 1):
+        yield learn(
+            NAME,
+            k,
+            over=FORGET,
+            update=Update(ascent=Ascent(lr=settings.lr, clip=settings.clip)),
+            batch_size=settings.batch_size or case.train.batch_size,
+            seed=derive(case.seed, NAME, k),
+        )
+    return Ending(settings.rounds, f"all {settings.rounds} rounds were run")
