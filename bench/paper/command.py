@@ -11,6 +11,7 @@ from rich.table import Table
 from bench.paper.cells import Cell, Place, distinct, places
 from bench.paper.experiments import Plan, Preset, load_plan
 from bench.paper.progress import Estimate, Teller, in_words
+from bench.paper.report import Material, write_report
 from bench.paper.sources import Sources, find
 from bench.paper.store import Record, Store, locked
 from bench.paper.sweep import Sweep
@@ -159,9 +160,22 @@ def listing(asked: Asked, console: Console) -> None:
 async def run(asked: Asked, console: Console) -> None:
     """Sweep, and report."""
     with locked(asked.out):
-        await sweep(asked, console)
+        try:
+            await sweep(asked, console)
+        finally:
+            report(asked, console)
 
 
 def report(asked: Asked, console: Console) -> None:
-    """Write the report from the cells that are done."""
-    raise SettingsError("--report-only: there is no report yet")
+    """Write the report from the cells that are done, whatever --only says."""
+    found = scope(asked)
+    records = Store(asked.out).read_all(distinct(found.every).values())
+    material = Material(found.plan, asked.preset, found.every, records, found.sources.missing, _command(asked))
+    write_report(material, asked.out)
+    console.print(f"Report: {asked.out / 'report.html'} (also report.md, cells.csv, plots)", soft_wrap=True)
+
+
+def _command(asked: Asked) -> str:
+    """Return the command that makes this report; folders are the reader's own."""
+    only = "".join(f" --only {name}" for name in asked.only)
+    return f"fedora bench paper --preset {asked.preset}{only}{' --data FOLDER' if asked.data else ''} --out FOLDER"

@@ -118,6 +118,7 @@ class Experiment(Settings):
     title: str
     about: str
     labels: Annotated[list[str], Field(min_length=1)]  # of the paper's tables and figures
+    layout: Literal["methods", "settings", "curves", "time", "cost"]  # how the report shows it
     requests: dict[str, Annotated[list[Request], Field(min_length=1)]]  # by data set
     methods: Annotated[list[str | Line], Field(min_length=1)]
     varies: str | None = None  # what `settings` are values of

@@ -24,6 +24,7 @@ class Record:
     cell: dict[str, Any]  # all that decides the figures
     digest: str
     method: str
+    settings: dict[str, Any]  # the method's, with its defaults
     status: str
     why: str  # it failed
     figures: dict[str, float | None]  # of the unlearned model
@@ -70,7 +71,10 @@ class Store:
             raise DataError(f"{path}: is not a cell that can be read; delete it, and it is run again") from None
         if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
             raise DataError(f"{path}: is a cell of another release; choose another --out, or delete it")
-        record = Record(**content)
+        try:
+            record = Record(**content)
+        except TypeError:
+            raise DataError(f"{path}: is not a whole cell; delete it, and it is run again") from None
         if record.cell != cell.content:
             raise DataError(f"{path}: holds another cell than its name says; delete it, and it is run again")
         return record

@@ -1,0 +1,81 @@
+"""What a report consists of, whatever it is written as."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Heading:
+    """Begins a section; its anchor is what the contents list leads to."""
+
+    level: int
+    text: str
+    anchor: str
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Running text; `code` stands between backticks."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list."""
+
+    items: list[str]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Something to type."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table. Lines of a block share its label, which only the first one shows."""
+
+    label: str
+    whose: str  # here, gap, paper or nothing: how it is set
+    entries: list[str]
+    begins: bool = True  # a block
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with its caption and, below it, notes."""
+
+    caption: str
+    header: list[str]
+    rows: list[Row]
+    notes: list[str] = field(default_factory=list)
+    verdicts: bool = False  # whether its first entry is a verdict, to be set in colour
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A picture: its file beside the report, what it shows, and the same in words for who cannot see it."""
+
+    path: Path
+    caption: str
+    alternative: str
+
+
+Block = Heading | Paragraph | Bullets | Code | Table | Plot
+
+
+@dataclass(frozen=True)
+class Document:
+    """A report."""
+
+    title: str
+    subtitle: str
+    blocks: list[Block]
+
+    @property
+    def contents(self) -> list[Heading]:
+        """The sections, in order."""
+        return [block for block in self.blocks if isinstance(block, Heading) and block.level <= 3]
