@@ -93,15 +93,16 @@ def everything(parts: dict[str, list[Tensor]]) -> list[Tensor]:
 
 
 def gradient_ascent(this: Baseline) -> None:
-    """K times over D_u: each party adds lr times its clipped gradient."""
+    """K times over D_u: each party adds its clipped gradient, the steps of a round sharing the rate."""
     this.learning(True)
+    rate = this.settings.lr / math.ceil(len(this.forget) / (this.settings.batch_size or this.job.train.batch_size))
     for round in range(1, this.settings.rounds + 1):
         for rows in this.batches(this.forget, "ascent", round):
             this.clear()
             torch.autograd.backward(functional.cross_entropy(this.joint.logits(rows), this.joint.labels[rows]))
             for own in this.parties().values():
                 gradients = [one.grad for one in own if one.grad is not None]
-                by = this.settings.lr * min(1.0, this.settings.clip / norm(gradients))
+                by = rate * min(1.0, this.settings.clip / norm(gradients))
                 with torch.no_grad():
                     for parameter, gradient in zip(own, gradients, strict=True):
                         parameter.add_(gradient, alpha=by)
@@ -164,7 +165,8 @@ def confidence_matrix(this: Baseline, offline: tuple[str, ...] = ()) -> None:
     away = {name: [torch.zeros_like(one) for one in own] if name in offline else own for name, own in g.items()}
     this.move(away, settings.subtract * min(1.0, settings.clip / length))
     this.learning(True)
-    optimizers = this.optimizers(settings.lr)
+    rate = settings.lr / math.ceil(len(this.remaining) / (settings.batch_size or this.job.train.batch_size))
+    optimizers = {name: torch.optim.SGD(own, lr=rate) for name, own in this.parties().items()}
     for round in range(1, settings.rounds + 1):
         fresh = confidence.clone()
         for rows in this.batches(this.remaining, "refresh", round):

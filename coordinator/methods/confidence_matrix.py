@@ -2,11 +2,12 @@
 
 M ← z(D_r)                                           rows of D_u are not in it
 Θ ← Θ + η_u·clip(∇L(D_u))                            the first update subtracts D_u's gradient, once
-z̃ = M[b] + z − stopgrad(z),  Θ ← step(Θ, ∇L(z̃))     K rounds over D_r; M ← z when a round ends
+z̃ = M[b] + z − stopgrad(z),  Θ ← Θ − η/R·∇L(z̃)      for each of the R batches b of D_r, K times; M ← z after each
 
 With everyone online this is close to learning on from D_r with logits that are one round old.
 """
 
+import math
 from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
@@ -14,10 +15,9 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_
 from coordinator.methods import Case, Ending, Method
 from coordinator.methods.influence import influence, shift
 from coordinator.methods.registry import Unlearn, method
-from coordinator.methods.training import update
 from coordinator.phases import REMAINING, learn, look
 from coordinator.train import Train
-from protos.phase_pb2 import Loss, Observe, Phase, StaleCrossEntropy, Update
+from protos.phase_pb2 import Loss, Observe, Phase, Sgd, StaleCrossEntropy, Update
 from wire.errors import SettingsError
 from wire.seeds import derive
 
@@ -30,7 +30,8 @@ class ConfidenceMatrix(Unlearn):
 
     method: Literal["cvfu"] = "cvfu"
     rounds: PositiveInt = 5  # K
-    lr: PositiveFloat | None = None  # of the rounds; the training's
+    # η, of a whole round: confidences stand still that long, so that its steps add up and must be small together.
+    lr: PositiveFloat = 0.01
     subtract: NonNegativeFloat = 0.05  # η_u
     clip: PositiveFloat = 1.0  # largest norm of D_u's gradient, over all parties
     batch_size: PositiveInt | None = None  # the training's
@@ -59,7 +60,8 @@ def confidence_matrix(case: Case, settings: ConfidenceMatrix) -> Method[Ending]:
 
 def _rounds(case: Case, settings: ConfidenceMatrix) -> Method[Ending]:
     """Fill the matrix, subtract once, and learn from stale confidences for K rounds."""
-    train = case.train
+    batch_size = settings.batch_size or case.train.batch_size
+    rate = settings.lr / math.ceil(case.remaining / batch_size)
     keep = Update(observe=Observe(confidence=True, cache=settings.offline))
     yield look(CONFIDENCE, 1, over=REMAINING, batch_size=settings.micro_batch, update=keep)
     if settings.subtract:
@@ -71,8 +73,8 @@ def _rounds(case: Case, settings: ConfidenceMatrix) -> Method[Ending]:
             REFRESH,
             k,
             over=REMAINING,
-            update=update(train, settings.lr or train.rate, fresh=k == 1),
-            batch_size=settings.batch_size or train.batch_size,
+            update=Update(sgd=Sgd(lr=rate), fresh=k == 1),
+            batch_size=batch_size,
             seed=derive(case.seed, REFRESH, k),
             loss=STALE,
         )

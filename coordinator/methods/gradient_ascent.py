@@ -1,8 +1,9 @@
 """GA: climb the loss of the rows to forget.
 
-Θ ← Θ + η·clip(∇L(b))                                a step for every batch b of D_u, K times over D_u
+Θ ← Θ + η/R·clip(∇L(b))                              for each of the R batches b of D_u, K times over D_u
 """
 
+import math
 from typing import Literal
 
 from pydantic import PositiveFloat, PositiveInt
@@ -22,7 +23,7 @@ class GradientAscent(Unlearn):
 
     method: Literal["ga"] = "ga"
     rounds: PositiveInt = 5  # K
-    lr: PositiveFloat = 0.01  # η
+    lr: PositiveFloat = 0.03  # η, of a whole round: how many batches D_u makes does not matter then
     clip: PositiveFloat = 1.0  # largest norm of a party's gradient
     batch_size: PositiveInt | None = None  # the training's
 
@@ -34,13 +35,15 @@ class GradientAscent(Unlearn):
 @method("ga", GradientAscent)
 def gradient_ascent(case: Case, settings: GradientAscent) -> Method[Ending]:
     """Ascend for K rounds."""
+    batch_size = settings.batch_size or case.train.batch_size
+    rate = settings.lr / math.ceil(case.forget / batch_size)
     for k in range(1, settings.rounds + 1):
         yield learn(
             NAME,
             k,
             over=FORGET,
-            update=Update(ascent=Ascent(lr=settings.lr, clip=settings.clip)),
-            batch_size=settings.batch_size or case.train.batch_size,
+            update=Update(ascent=Ascent(lr=rate, clip=settings.clip)),
+            batch_size=batch_size,
             seed=derive(case.seed, NAME, k),
         )
     return Ending(settings.rounds, f"all {settings.rounds} rounds were run")
