@@ -101,6 +101,9 @@ def paper(
         list[str] | None, typer.Option(help="A data set, an experiment, or DATA-SET:EXPERIMENT; may be given often.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Folder with the image data sets.")] = None,
+    experiments: Annotated[
+        Path | None, typer.Option(help="Folder of other experiment files than those that come with it.")
+    ] = None,
     download: Annotated[bool, typer.Option("--download", help="Fetch data sets that are not there.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run cells that failed once more.")] = False,
     threads: Annotated[
@@ -121,10 +124,11 @@ def paper(
         fedora bench paper --only cifar10:table-ablation --data FOLDER
     """
     from bench.paper import command
+    from bench.paper.experiments import HERE
     from wire.process import run_until_done
 
     console = Console(highlight=False)
-    asked = command.Asked(preset.value, only or [], data, out, download, retry_failed, threads)
+    asked = command.Asked(preset.value, only or [], data, out, experiments or HERE, download, retry_failed, threads)
 
     async def work() -> None:
         if listing:

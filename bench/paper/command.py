@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.paper.cells import Cell, Place, distinct, places
-from bench.paper.experiments import Plan, Preset, load_plan
+from bench.paper.experiments import HERE, Plan, Preset, load_plan
 from bench.paper.progress import Estimate, Teller, in_words
 from bench.paper.report import Material, write_report
 from bench.paper.sources import Sources, find
@@ -26,6 +26,7 @@ class Asked:
     only: Sequence[str]
     data: Path | None
     out: Path
+    experiments: Path = HERE
     download: bool = False
     retry_failed: bool = False
     threads: int | None = None
@@ -49,7 +50,7 @@ class Scope:
 
 def scope(asked: Asked) -> Scope:
     """Work out which cells there are and which are wanted."""
-    plan = load_plan()
+    plan = load_plan(asked.experiments)
     names = {name for one in plan.experiments.values() for name in one.extent(asked.preset).data}
     wanted = _wanted(asked.only, plan)
     sources = find(
@@ -99,7 +100,10 @@ async def sweep(asked: Asked, console: Console) -> Scope:
             await Sweep(store, teller, threads=asked.threads).run(waiting)
     except asyncio.CancelledError:
         kept = len(store.read_all(found.cells.values()))
-        console.print(f"Stopped: {kept} of {len(found.cells)} cells are kept; the same command goes on from there.")
+        console.print(
+            f"Stopped: {kept} of {len(found.cells)} cells are kept; the same command goes on from there.",
+            soft_wrap=True,
+        )
         raise
     return found
 
@@ -160,10 +164,8 @@ def listing(asked: Asked, console: Console) -> None:
 async def run(asked: Asked, console: Console) -> None:
     """Sweep, and report."""
     with locked(asked.out):
-        try:
-            await sweep(asked, console)
-        finally:
-            report(asked, console)
+        await sweep(asked, console)
+        report(asked, console)
 
 
 def report(asked: Asked, console: Console) -> None:

@@ -52,7 +52,7 @@ class Table:
     header: list[str]
     rows: list[Row]
     notes: list[str] = field(default_factory=list)
-    verdicts: bool = False  # whether its first entry is a verdict, to be set in colour
+    text: bool = False  # whether its entries are words, which begin on the left
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,24 @@ class Plot:
     alternative: str
 
 
-Block = Heading | Paragraph | Bullets | Code | Table | Plot
+@dataclass(frozen=True)
+class Verdict:
+    """A claim, where it is made, whether it holds, and the numbers that say so."""
+
+    claim: str
+    where: str
+    holds: str
+    numbers: str
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """Claims, one after the other."""
+
+    items: list[Verdict]
+
+
+Block = Heading | Paragraph | Bullets | Code | Table | Verdicts | Plot
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from bench.paper.document import Verdict
 from bench.paper.experiments import Plan
 from bench.paper.sheet import METRICS, RETRAIN, Line, Sheet
 
@@ -14,16 +15,6 @@ SAMPLE, LABEL = "sample-unlearning", "label-unlearning"
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A claim of the paper, in our words, whether it holds here, and the numbers that say so."""
-
-    claim: str
-    where: str
-    verdict: str
-    numbers: str
-
-
-@dataclass(frozen=True)
 class Case:
     """One instance of a claim: whether it holds, and its numbers."""
 
@@ -31,7 +22,7 @@ class Case:
     told: str
 
 
-def findings(sheet: Sheet, plan: Plan) -> list[Finding]:
+def findings(sheet: Sheet, plan: Plan) -> list[Verdict]:
     """Look at every claim."""
     return [claim(Evidence(sheet, plan)) for claim in CLAIMS]
 
@@ -70,11 +61,11 @@ class Evidence:
         return METRICS[metric].show(value) + (" %" if METRICS[metric].percent else "")
 
 
-def judge(claim: str, where: str, cases: Iterable[Case]) -> Finding:
+def judge(claim: str, where: str, cases: Iterable[Case]) -> Verdict:
     """Turn cases into a verdict: yes if all hold, no if none does, partly in between."""
     found = list(cases)
     if not found:
-        return Finding(claim, where, OPEN, "No cell that bears on it has been run.")
+        return Verdict(claim, where, OPEN, "No cell that bears on it has been run.")
     holding = sum(case.holds for case in found)
     verdict = YES if holding == len(found) else NO if not holding else PARTLY
     against = _some([case.told for case in found if not case.holds])
@@ -84,7 +75,7 @@ def judge(claim: str, where: str, cases: Iterable[Case]) -> Finding:
         said.append(f"Holds: {for_it}." if against else f"{for_it}.")
     if against:
         said.append(f"Does not hold: {against}." if for_it else f"{against}.")
-    return Finding(claim, where, verdict, " ".join(said))
+    return Verdict(claim, where, verdict, " ".join(said))
 
 
 def _some(told: list[str]) -> str:
@@ -93,7 +84,7 @@ def _some(told: list[str]) -> str:
     return "; ".join(told[:MOST_TOLD]) + more
 
 
-def near_retrain(evidence: Evidence) -> Finding:
+def near_retrain(evidence: Evidence) -> Verdict:
     """Test accuracy of FedORA beside Retrain's."""
     cases = []
     for experiment in (SAMPLE, LABEL):
@@ -105,7 +96,7 @@ def near_retrain(evidence: Evidence) -> Finding:
     return judge(claim, "Tables IV and V", cases)
 
 
-def best_utility(evidence: Evidence) -> Finding:
+def best_utility(evidence: Evidence) -> Verdict:
     """FedORA's test accuracy beside that of GA, ICO and CVFU."""
     cases = []
     for line in evidence.lines(SAMPLE) + evidence.lines(LABEL):
@@ -122,7 +113,7 @@ def best_utility(evidence: Evidence) -> Finding:
     return judge("FedORA keeps more test accuracy than GA, ICO and CVFU", "Tables IV and V", cases)
 
 
-def ascent_harms(evidence: Evidence) -> Finding:
+def ascent_harms(evidence: Evidence) -> Verdict:
     """GA's test accuracy beside everybody's."""
     cases = []
     for line in evidence.lines(SAMPLE) + evidence.lines(LABEL):
@@ -134,7 +125,7 @@ def ascent_harms(evidence: Evidence) -> Finding:
     return judge("Gradient ascent costs test accuracy (here: more than 3 points below Retrain)", "Tables IV, V", cases)
 
 
-def label_is_harder(evidence: Evidence) -> Finding:
+def label_is_harder(evidence: Evidence) -> Verdict:
     """Test accuracy after forgetting half of some classes and after forgetting them whole."""
     cases = []
     for line, other in _half_and_whole(evidence):
@@ -145,7 +136,7 @@ def label_is_harder(evidence: Evidence) -> Finding:
     return judge(claim, "Tables IV and V", cases)
 
 
-def label_forgets_more(evidence: Evidence) -> Finding:
+def label_forgets_more(evidence: Evidence) -> Verdict:
     """Unlearning accuracy after forgetting half of some classes and after forgetting them whole."""
     cases = []
     for line, other in _half_and_whole(evidence):
@@ -157,7 +148,7 @@ def label_forgets_more(evidence: Evidence) -> Finding:
     return judge(claim, "Figures 4 and 5", cases)
 
 
-def lowest_unlearning_accuracy(evidence: Evidence) -> Finding:
+def lowest_unlearning_accuracy(evidence: Evidence) -> Verdict:
     """FedORA's unlearning accuracy beside all others'."""
     cases = []
     for line in evidence.lines(SAMPLE, images=True):
@@ -176,7 +167,7 @@ def lowest_unlearning_accuracy(evidence: Evidence) -> Finding:
     return judge(claim, "Figure 4", cases)
 
 
-def retrain_forgets_kept_classes(evidence: Evidence) -> Finding:
+def retrain_forgets_kept_classes(evidence: Evidence) -> Verdict:
     """Retrain's accuracy on removed rows of classes that are still there."""
     cases = []
     for line in evidence.lines(SAMPLE, images=True):
@@ -195,7 +186,7 @@ def retrain_forgets_kept_classes(evidence: Evidence) -> Finding:
     return judge(claim, "Table VI", cases)
 
 
-def membership_near_chance(evidence: Evidence) -> Finding:
+def membership_near_chance(evidence: Evidence) -> Verdict:
     """The paper's attack on FedORA's models."""
     cases = []
     for line in evidence.lines(SAMPLE) + evidence.lines(LABEL):
@@ -207,7 +198,7 @@ def membership_near_chance(evidence: Evidence) -> Finding:
     return judge(claim, "Figures 6 and 7", cases)
 
 
-def honest_near_retrain(evidence: Evidence) -> Finding:
+def honest_near_retrain(evidence: Evidence) -> Verdict:
     """The honest attack on FedORA's models, beside Retrain's."""
     cases = []
     for line in evidence.lines(SAMPLE) + evidence.lines(LABEL):
@@ -218,7 +209,7 @@ def honest_near_retrain(evidence: Evidence) -> Finding:
     return judge(claim, "ours", cases)
 
 
-def backdoor_gone(evidence: Evidence) -> Finding:
+def backdoor_gone(evidence: Evidence) -> Verdict:
     """Backdoor success of all methods."""
     cases = []
     for line in evidence.lines(SAMPLE) + evidence.lines(LABEL):
@@ -230,7 +221,7 @@ def backdoor_gone(evidence: Evidence) -> Finding:
     return judge(claim, "Figures 6 and 7", cases)
 
 
-def time_order(evidence: Evidence) -> Finding:
+def time_order(evidence: Evidence) -> Verdict:
     """Seconds per round, in order."""
     cases = []
     for data_set in dict.fromkeys(line.data_set for line in evidence.lines("table-running-time")):
@@ -246,7 +237,7 @@ def time_order(evidence: Evidence) -> Finding:
     return judge(claim, "Table III", cases)
 
 
-def fewer_bytes(evidence: Evidence) -> Finding:
+def fewer_bytes(evidence: Evidence) -> Verdict:
     """Bytes counted, as a share of Retrain's."""
     cases = []
     for line in evidence.lines("table-cost"):
@@ -257,7 +248,7 @@ def fewer_bytes(evidence: Evidence) -> Finding:
     return judge("FedORA sends less than Retrain", "Table II", cases)
 
 
-def bytes_as_predicted(evidence: Evidence) -> Finding:
+def bytes_as_predicted(evidence: Evidence) -> Verdict:
     """Bytes counted beside those that the complexity table predicts."""
     cases = []
     for line in evidence.lines("table-cost"):
@@ -269,7 +260,7 @@ def bytes_as_predicted(evidence: Evidence) -> Finding:
     return judge(claim, "Table II", cases)
 
 
-def non_iid_costs(evidence: Evidence) -> Finding:
+def non_iid_costs(evidence: Evidence) -> Verdict:
     """Test accuracy with and without noise on one party's images."""
     cases = []
     for plain, noisy in _pairs(evidence, "table-non-iid", "IID", "non-IID"):
@@ -287,10 +278,10 @@ def _moved(metric: str, before: float, after: float) -> str:
 
 def _ablation(
     name: str, claim: str, holds: Callable[[dict[str, float], dict[str, float]], bool], metrics: Sequence[str]
-) -> Callable[[Evidence], Finding]:
+) -> Callable[[Evidence], Verdict]:
     """Return a claim about what leaving a part out does."""
 
-    def look(evidence: Evidence) -> Finding:
+    def look(evidence: Evidence) -> Verdict:
         cases = []
         for line in evidence.lines("table-ablation"):
             if not line.title.startswith(name):
@@ -335,10 +326,10 @@ without_adaptive = _ablation(
 )
 
 
-def _trend(experiment: str, metric: str, claim: str, where: str, *, falls: bool) -> Callable[[Evidence], Finding]:
+def _trend(experiment: str, metric: str, claim: str, where: str, *, falls: bool) -> Callable[[Evidence], Verdict]:
     """Return a claim that a metric moves one way from the first setting to the last."""
 
-    def look(evidence: Evidence) -> Finding:
+    def look(evidence: Evidence) -> Verdict:
         cases = []
         for data_set in dict.fromkeys(line.data_set for line in evidence.lines(experiment)):
             lines = [line for line in evidence.sheet.lines(experiment, data_set) if line.setting]
@@ -362,7 +353,7 @@ omega_forgetting = _trend(
 omega_membership = _trend("figure-omega", "mia_asr", "MIA-ASR falls as ω grows from 0.5 to 20", "Figure 8a", falls=True)
 
 
-def delta_utility(evidence: Evidence) -> Finding:
+def delta_utility(evidence: Evidence) -> Verdict:
     """Test accuracy without remaining rows and with 5 % of them."""
     cases = []
     for none, some in _pairs(evidence, "figure-delta", "δ=0%", "δ=5%"):
@@ -372,7 +363,7 @@ def delta_utility(evidence: Evidence) -> Finding:
     return judge("Test accuracy rises from δ = 0 to δ = 5 %", "Figure 8b", cases)
 
 
-def delta_plateau(evidence: Evidence) -> Finding:
+def delta_plateau(evidence: Evidence) -> Verdict:
     """Test accuracy with 25 % of the remaining rows and with all."""
     cases = []
     for some, every in _pairs(evidence, "figure-delta", "δ=25%", "δ=100%"):
@@ -383,7 +374,7 @@ def delta_plateau(evidence: Evidence) -> Finding:
     return judge("Beyond δ = 25 % test accuracy hardly changes (here: within 3 points)", "Figure 8b", cases)
 
 
-def delta_speed(evidence: Evidence) -> Finding:
+def delta_speed(evidence: Evidence) -> Verdict:
     """Seconds per round with 5 % of the remaining rows and with all."""
     cases = []
     for some, every in _pairs(evidence, "figure-delta", "δ=5%", "δ=100%"):
@@ -393,7 +384,7 @@ def delta_speed(evidence: Evidence) -> Finding:
     return judge("δ = 5 % instead of 100 % makes a round 4.5 times as fast (here: at least twice)", "Figure 8b", cases)
 
 
-def few_rows(evidence: Evidence) -> Finding:
+def few_rows(evidence: Evidence) -> Verdict:
     """What 50 forgotten rows cost, with and without remaining rows."""
     cases = []
     for none, some in _pairs(evidence, "table-extreme", "δ=0%", "δ=1%"):
@@ -403,7 +394,7 @@ def few_rows(evidence: Evidence) -> Finding:
     return judge("Forgetting 50 rows, δ = 1 % keeps more test accuracy than δ = 0", "Table VIII", cases)
 
 
-def one_row(evidence: Evidence) -> Finding:
+def one_row(evidence: Evidence) -> Verdict:
     """Whether a single forgotten row is misclassified, and by Retrain."""
     cases = []
     for line in evidence.lines("table-extreme"):
@@ -418,7 +409,7 @@ def one_row(evidence: Evidence) -> Finding:
     return judge(claim, "Table VIII", cases)
 
 
-def noise_costs(evidence: Evidence) -> Finding:
+def noise_costs(evidence: Evidence) -> Verdict:
     """Test accuracy at the paper's strongest and weakest noise."""
     cases = []
     for strong, weak in _pairs(evidence, "table-noise", "5.0e-4", "0.1e-4"):
@@ -430,7 +421,7 @@ def noise_costs(evidence: Evidence) -> Finding:
     return judge(claim, "Table IX", cases)
 
 
-def strong_noise_costs(evidence: Evidence) -> Finding:
+def strong_noise_costs(evidence: Evidence) -> Verdict:
     """Test accuracy at noise that is large beside the embeddings."""
     cases = []
     for strong, weak in _pairs(evidence, "table-noise", "1", "0.1e-4"):
@@ -468,17 +459,17 @@ def _pairs(evidence: Evidence, experiment: str, first: str, second: str) -> list
     ]
 
 
-def summary(found: Sequence[Finding]) -> str:
+def summary(found: Sequence[Verdict]) -> str:
     """Count the verdicts on the paper's own claims."""
     own = [one for one in found if one.where != "ours"]
-    counts = {verdict: sum(one.verdict == verdict for one in own) for verdict in (YES, PARTLY, NO, OPEN)}
+    counts = {verdict: sum(one.holds == verdict for one in own) for verdict in (YES, PARTLY, NO, OPEN)}
     return (
         f"Of {len(own)} claims of the paper {counts[YES]} hold in these runs in every case looked at, "
         f"{counts[PARTLY]} in some, {counts[NO]} in none; {counts[OPEN]} were not measured."
     )
 
 
-CLAIMS: tuple[Callable[[Evidence], Finding], ...] = (
+CLAIMS: tuple[Callable[[Evidence], Verdict], ...] = (
     near_retrain,
     best_utility,
     ascent_harms,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bench.paper.document import Block, Bullets, Code, Document, Heading, Paragraph, Plot, Table
+from bench.paper.document import Block, Bullets, Code, Document, Heading, Paragraph, Plot, Table, Verdicts
 
 
 def markdown(document: Document, folder: Path) -> str:
@@ -25,6 +25,8 @@ def _block(block: Block, folder: Path) -> str:
             return "\n".join(f"    {line}" for line in block.text.splitlines())
         case Plot():
             return f"![{block.caption}]({block.path.relative_to(folder).as_posix()})\n\n*{block.caption}*"
+        case Verdicts():
+            return "\n".join(f"1. **{one.holds}**: {one.claim} ({one.where}).\n   {one.numbers}" for one in block.items)
         case Table():
             return _table(block)
 

@@ -84,7 +84,9 @@ class Teller:
     def training(self, group: Group) -> None:
         """Show that an original is being trained."""
         kind = "with a backdoor" if group.run == "backdoor" else "clean"
-        self._now(f"{group.data_set}, seed {group.seed}: data are cut, the original is trained ({kind})")
+        told = f"{group.data_set}, seed {group.seed}, {kind}: the original model"
+        self._now(told)
+        self._tell(told)
 
     def measuring(self, cell: Cell) -> None:
         """Show that a cell is being run."""
@@ -106,6 +108,10 @@ class Teller:
     def _now(self, text: str) -> None:
         if self._bar and self._task is not None:
             self._bar.update(self._task, description=text)
+
+    def _tell(self, text: str) -> None:
+        if not self._bar:
+            self._console.print(text, soft_wrap=True)
 
     def _time_left(self) -> str:
         return f"{in_words(self._estimate.total(place.cell for place in self._left.values()))} left"

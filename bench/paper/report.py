@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bench.paper.cells import Place
-from bench.paper.document import Block, Bullets, Code, Document, Heading, Paragraph, Row, Table
+from bench.paper.document import Block, Bullets, Code, Document, Heading, Paragraph, Row, Table, Verdicts
 from bench.paper.experiments import Experiment, Plan, Preset
 from bench.paper.figures import NUMBERS
 from bench.paper.findings import findings, summary
@@ -19,7 +19,7 @@ from bench.paper.plots import Plots
 from bench.paper.progress import describe
 from bench.paper.sheet import Sheet
 from bench.paper.store import Record
-from bench.paper.tables import Tables
+from bench.paper.tables import Tables, listed
 from bench.paper.webpage import webpage
 from settings.storage import write_atomically
 from wire.protocol import VERSION
@@ -110,7 +110,6 @@ def compose(material: Material, out: Path) -> Document:
 
 def _opening(material: Material, sheet: Sheet) -> list[Block]:
     found = findings(sheet, material.plan)
-    rows = [Row(one.claim, one.where, [one.verdict, one.numbers]) for one in found]
     size = (
         "These runs are much smaller than the paper's: parts of the data sets, small networks, few epochs, two or "
         "three seeds. Absolute figures are not comparable with the paper's; directions and orders are."
@@ -145,12 +144,8 @@ def _opening(material: Material, sheet: Sheet) -> list[Block]:
             "near 0.5 for Retrain) shows whether it does. And a method that ends far below that has not forgotten "
             "better: it has made rows stand out by how unsure it is of them."
         ),
-        Table(
-            "Each claim of the paper, in our words. Thresholds in brackets are ours.",
-            ["claim", "paper", "holds here", "numbers"],
-            rows,
-            verdicts=True,
-        ),
+        Paragraph("Each claim of the paper, in our words; thresholds in brackets are ours."),
+        Verdicts(found),
     ]
 
 
@@ -162,20 +157,25 @@ def _data_sets(material: Material) -> Table:
         assert size is not None
         record = next((one for one in material.records.values() if one.done and one.data_set == name), None)
         rows_here = f"{record.cost['forgotten_rows'] + record.cost['remaining_rows']:,.0f}" if record else "–"
-        model = " ".join(f"{key} {value}" for key, value in size.model.model_dump(exclude_unset=True).items())
-        train = " ".join(f"{key} {value}" for key, value in size.train.items())
+        model, train = _settings(size.model.model_dump(exclude_unset=True)), _settings(size.train)
         rows.append(Row(described.title, described.in_paper or "not in the paper", [rows_here, model, train]))
     return Table(
         "Data sets, networks and training of this preset.",
         ["", "in the paper", "training rows", "network", "training"],
         rows,
+        text=True,
     )
+
+
+def _settings(section: Mapping[str, object]) -> str:
+    """Write settings so that they can be read at a glance."""
+    return ", ".join(f"{name.replace('_', ' ')} {value}".replace("bottom ", "") for name, value in section.items())
 
 
 def _section(
     name: str, experiment: Experiment, material: Material, sheet: Sheet, tables: Tables, plots: Plots
 ) -> list[Block]:
-    source = " and ".join(NUMBERS[label] for label in experiment.labels)
+    source = listed([NUMBERS[label] for label in experiment.labels])
     blocks: list[Block] = [Heading(2, experiment.title, name), Paragraph(f"{experiment.about} In the paper: {source}.")]
     if not sheet.measured(name):
         return [*blocks, Paragraph("None of its cells has been run.")]

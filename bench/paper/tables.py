@@ -35,7 +35,7 @@ class Tables:
         for data_set, request in dict.fromkeys((line.data_set, line.request) for line in lines):
             members = {line.title: line for line in lines if (line.data_set, line.request) == (data_set, request)}
             chosen = [members[title] for title in titles]
-            if any(self._sheet.get(line, metric) or self._sheet.failed(line, metric) for line in chosen):
+            if any(self._sheet.get(line, metric) for line in chosen):
                 rows += self._block(f"{self._title(data_set)}, {request}", chosen, metric)
         if not rows:
             return None
@@ -145,7 +145,7 @@ class Tables:
         suits = {"test_accuracy": "ta_", "forget_accuracy": "ua_", "mia_asr": "mia_", "backdoor_asr": "mia_"}
         if metric and len(labels) > 1:
             labels = [label for label in labels if metric in suits and suits[metric] in label]
-        return f"Paper: {' and '.join(NUMBERS[label] for label in labels)}. " if labels else "Not in the paper. "
+        return f"Paper: {listed([NUMBERS[label] for label in labels])}. " if labels else "Not in the paper. "
 
     def _seeds(self, lines: Sequence[Line]) -> str:
         count = len({place.seed for place in self._sheet.places if place.experiment == lines[0].experiment})
@@ -157,6 +157,11 @@ class Tables:
         """Explain marks that occur in a table."""
         summaries = [self._sheet.get(line, metric) for line in lines]
         return ["* not all seeds are there."] if any(one and not one.whole for one in summaries) else []
+
+
+def listed(names: Sequence[str]) -> str:
+    """Join names as a sentence does."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _told(one: Figure | None, metric: str) -> str:

@@ -7,7 +7,7 @@ from html import escape
 from itertools import groupby
 from pathlib import Path
 
-from bench.paper.document import Block, Bullets, Code, Document, Heading, Paragraph, Plot, Row, Table
+from bench.paper.document import Block, Bullets, Code, Document, Heading, Paragraph, Plot, Row, Table, Verdicts
 from bench.paper.tables import GAP, HERE, PAPER
 
 STYLE = Path(__file__).parent / "report.css"
@@ -62,7 +62,9 @@ def _block(block: Block, numbers: Numbers) -> str:
         case Plot():
             return _plot(block, numbers)
         case Table():
-            return _findings(block) if block.verdicts else _table(block, numbers)
+            return _table(block, numbers)
+        case Verdicts():
+            return _verdicts(block)
 
 
 def _inline(text: str) -> str:
@@ -82,7 +84,8 @@ def _table(table: Table, numbers: Numbers) -> str:
     bodies = "\n".join(f"<tbody>{''.join(_rows(block))}</tbody>" for block in _blocks(table.rows))
     notes = "".join(f'<p class="note">{_inline(note)}</p>' for note in table.notes)
     return (
-        f'<div class="scroll"><table><caption><b>{numbers.table()}.</b> {_inline(table.caption)}</caption>'
+        f'<div class="scroll"><table class="{"text" if table.text else "figures"}">'
+        f"<caption><b>{numbers.table()}.</b> {_inline(table.caption)}</caption>"
         f"<thead><tr>{head}</tr></thead>\n{bodies}</table>{notes}</div>"
     )
 
@@ -108,18 +111,11 @@ def _rows(block: list[Row]) -> Iterator[str]:
         yield f'<tr class="{CLASSES.get(row.whose, "")}">{label}{whose}{entries}</tr>'
 
 
-def _findings(table: Table) -> str:
-    head = "".join(f'<th scope="col">{_inline(name)}</th>' for name in table.header)
-    lines = []
-    for row in table.rows:
-        verdict, numbers = row.entries
-        kind = verdict.split()[0]
-        lines.append(
-            f'<tr><th scope="row">{_inline(row.label)}</th><td>{_inline(row.whose)}</td>'
-            f'<td><span class="verdict {kind}">{escape(verdict)}</span></td>'
-            f'<td class="numbers">{_inline(numbers)}</td></tr>'
-        )
-    return (
-        f'<div class="scroll"><table class="findings"><caption>{_inline(table.caption)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+def _verdicts(block: Verdicts) -> str:
+    items = "".join(
+        f'<li><p class="claim"><span class="verdict {one.holds.split()[0]}">{escape(one.holds)}</span> '
+        f'{_inline(one.claim)}. <span class="where">{_inline(one.where)}</span></p>'
+        f'<p class="numbers">{_inline(one.numbers)}</p></li>'
+        for one in block.items
     )
+    return f'<ol class="verdicts">{items}</ol>'
