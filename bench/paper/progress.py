@@ -59,7 +59,9 @@ class Teller:
 
     def __init__(self, console: Console, estimate: Estimate, waiting: Iterable[Place]) -> None:
         self._console, self._estimate = console, estimate
-        self._left = {place.cell.digest: place for place in waiting}
+        self._left: dict[str, Place] = {}
+        for place in waiting:  # a cell goes by the first experiment that has it
+            self._left.setdefault(place.cell.digest, place)
         self._total = len(self._left)
         self._bar: Progress | None = None
         self._task: TaskID | None = None
