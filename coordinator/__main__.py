@@ -3,12 +3,14 @@
 import asyncio
 import logging
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import grpc
 
 from coordinator.jobs import SUBMIT, Jobs
+from coordinator.methods.registry import load_method
 from coordinator.roster import JOIN, Roster
 from settings.federation import load_federation
 from wire.channels import listen
@@ -19,8 +21,10 @@ from wire.signing import SigningKey
 log = logging.getLogger(__name__)
 
 
-async def serve(config: Path, listen_at: str | None) -> None:
+async def serve(config: Path, listen_at: str | None, methods: Sequence[Path]) -> None:
     """Let parties join and users submit jobs, until stopped."""
+    for path in methods:
+        load_method(path)
     federation = load_federation(config)
     roster = Roster(federation)
     key = SigningKey.load_or_make(config.parent / "keys" / COORDINATOR)
@@ -45,9 +49,17 @@ def main() -> int:
         "the federation file",
     )
     parser.add_argument("--listen", metavar="HOST:PORT", help="listen here instead of at the federation's address")
+    parser.add_argument(
+        "--method",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE.py",
+        help="a file with an unlearning method of one's own, which is run; repeatable (docs/own-method.md)",
+    )
     options = parser.parse_args()
     begin(options)
-    return run_until_done(serve(options.config, options.listen))
+    return run_until_done(serve(options.config, options.listen, options.method))
 
 
 if __name__ == "__main__":

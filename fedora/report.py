@@ -23,6 +23,8 @@ ATTACKS = (
     ("mia_tpr_at_1_fpr_reversed", "… turned round", "{:.1%}"),
 )
 
+SHOWN = {"retrain": "Retrain", "ga": "GA", "ico": "ICO", "cvfu": "CVFU", "fedora": "FedORA"}
+
 # With more parties than this, the passive ones are added up; ledger.csv has them one by one.
 MANY = 8
 
@@ -34,7 +36,7 @@ def finish(result: dict[str, Any], folder: Path, console: Console, *, also: str)
     picture = draw(result, folder)
     print_report(result, console, folder)
     names = ["result.json", "ledger.csv"]
-    names += ["certificate.json"] if "unlearned" in result else []
+    names += ["certificate.json"] if _certified(result) else []
     names += [picture] if picture else []
     console.print(f"Written to {folder}: {', '.join(names)}{also}", soft_wrap=True)
 
@@ -43,11 +45,16 @@ def print_report(result: dict[str, Any], console: Console, folder: Path) -> None
     """Print accuracy, seconds and bytes."""
     if "unlearned" in result:
         print_comparison(result, console)
+    if _certified(result):
         certificate = folder / "certificate.json"
         console.print(f"The signed certificate is {certificate}; check it: fedora verify {folder}\n", soft_wrap=True)
     console.print(_figures(result))
     console.print(_phases(result["bytes"]))
     console.print(_links(result))
+
+
+def _certified(result: dict[str, Any]) -> bool:
+    return "unlearned" in result and result["job"]["certificate"]
 
 
 def print_comparison(result: dict[str, Any], console: Console) -> None:
@@ -79,13 +86,15 @@ def _figures(result: dict[str, Any]) -> Table:
 
 def _comparison(result: dict[str, Any]) -> Table:
     """Lay the models side by side."""
-    models: list[str] = [name for name in ("original", "unlearned", "retrain") if name in result]
-    forget, gap = result["forget"], result.get("gap")
+    compared = [one["method"] for one in result["job"]["compare"]]
+    models, forget = ["original", "unlearned", *compared], result["forget"]
+    # With several methods side by side there is no room for gaps; result.json has them.
+    gap = result.get("gap") if compared == ["retrain"] else None
     title = f"Forgetting {forget['rows']:,} of {forget['rows'] + forget['remaining']:,} training rows"
     table = Table(title=title, title_justify="left")
     table.add_column("", style="bold", no_wrap=True)
     for name in (*models, *(["gap to Retrain"] if gap else [])):
-        table.add_column(name.replace("retrain", "Retrain"), justify="right", no_wrap=True)
+        table.add_column(SHOWN.get(name, name), justify="right", no_wrap=True)
     # Poisoned rows differ from all others whether they are remembered or not: attacks on them say nothing.
     attacks = ATTACKS if result["unlearned"].get("backdoor_asr") is None else ()
     for name, label, shown in (*ABILITIES, *attacks):
@@ -94,7 +103,7 @@ def _comparison(result: dict[str, Any]) -> Table:
             cells = ["–" if value is None else shown.format(value) for value in values]
             table.add_row(label, *cells, *([_difference(gap.get(name), shown)] if gap else []))
     table.add_section()
-    for label, cells in _costs(result, models):
+    for label, cells in _costs(result, models, gap):
         table.add_row(label, *cells)
     return table
 
@@ -107,9 +116,8 @@ def _difference(gap: float | None, shown: str) -> str:
     return f"{round(100 * gap, 1) + 0.0:+.1f} points" if "%" in shown else f"{round(gap, 3) + 0.0:+.3f}"
 
 
-def _costs(result: dict[str, Any], models: list[str]) -> Iterable[tuple[str, list[str]]]:
+def _costs(result: dict[str, Any], models: list[str], gap: dict[str, Any] | None) -> Iterable[tuple[str, list[str]]]:
     """Say what each model took to make, and what share of Retrain's that is."""
-    gap = result.get("gap")
     seconds = [f"{result[model]['seconds']:.1f}" for model in models]
     sent = [f"{result[model]['bytes']['tensor'] / 1e6:,.1f}" for model in models]
     yield "seconds", seconds + ([f"{gap['seconds_share']:.0%} of Retrain"] if gap else [])

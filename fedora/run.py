@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,9 @@ def run(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Compute threads of each party. [default: the cores, shared out]")
     ] = None,
+    method: Annotated[
+        list[Path] | None, typer.Option(help="A file with a method of your own; repeatable.", metavar="FILE.py")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in the same folder.")] = False,
 ) -> None:
     """Start a local cluster, one process per member, run a job on it, and stop it again.
@@ -27,7 +31,7 @@ def run(
     A job file looks like this; every section but `data` may be left out:
 
     \b
-        data:  {source: income, parties: 2}    # or digits, npz, csv, parquet, files
+        data:  {source: income, parties: 2}    # digits, cifar10, medmnist, csv ...
         model: {bottom: mlp, hidden: [128], embedding: 64, top: [128]}
         train: {epochs: 10, batch_size: 256, optimizer: adam, lr: 0.001}
         wire:  {dtype: float32}                # or float16, bfloat16
@@ -37,8 +41,8 @@ def run(
 
     \b
         forget:   {classes: ["<=50K"], percent: 20}  # {ids: people.txt}, {samples: 50}
-        unlearn:  {method: fedora}    # or retrain; fedora sets its own step sizes
-        compare:  [retrain]           # beside a model that never saw these rows
+        unlearn:  {method: fedora}    # or retrain, ga, ico, cvfu, none
+        compare:  [retrain, ga]       # other methods, from the same original model
         backdoor: {target: ">50K"}    # makes forgetting visible: docs/backdoors.md
 
     OUT then has result.json, ledger.csv, certificate.json (see: fedora verify --help) and rounds.png, the rounds drawn.
@@ -51,10 +55,19 @@ def run(
         overwrite=overwrite,
         seed=seed,
         threads=threads,
+        methods=method or [],
     )
 
 
-def run_job(path: Path, out: Path, *, overwrite: bool, seed: int | None, threads: int | None = None) -> None:
+def run_job(
+    path: Path,
+    out: Path,
+    *,
+    overwrite: bool,
+    seed: int | None,
+    threads: int | None = None,
+    methods: Sequence[Path] = (),
+) -> None:
     """Run a job file and print its report; exit with the code of what went wrong, if something did."""
     from fedora.report import finish
     from fedora.running import check_folder, load_job, run_locally
@@ -62,11 +75,11 @@ def run_job(path: Path, out: Path, *, overwrite: bool, seed: int | None, threads
     console = Console(highlight=False)
 
     async def work() -> None:
-        job = load_job(path)
+        job = load_job(path, methods)
         if seed is not None:
             job = job.model_copy(update={"seed": seed})
         check_folder(out, overwrite=overwrite, marker="federation.yaml")
-        result = await run_locally(job, origin=path, out=out, console=console, threads=threads)
+        result = await run_locally(job, origin=path, out=out, console=console, threads=threads, methods=methods)
         finish(result, out, console, also=", and folders models, data, logs")
 
     if code := run_until_done(work()):

@@ -5,7 +5,7 @@ import contextlib
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import yaml
 from rich.console import Console
 
 from coordinator.job import Forget, Job
+from coordinator.methods.registry import load_method
 from datasets.cutting import cut
 from datasets.settings import ACTIVE, Backdoor, DataSource
 from deploy.local import LocalCluster, lay_out, loopback_federation
@@ -25,6 +26,7 @@ from settings.federation import Deadlines, Federation
 from settings.files import Settings, check, load
 from settings.storage import write_atomically
 from wire.errors import DataError, SettingsError
+from wire.protocol import COORDINATOR
 
 LOADED = "loaded"  # what a model taken `from` an earlier run is called in the new one
 LAST_WORDS_SECONDS = 2.0
@@ -42,8 +44,10 @@ class _PrivacySection(Settings):
     privacy: dict[str, PrivacySettings]
 
 
-def load_job(path: Path) -> Job:
-    """Read a job file and check what can be checked before any process starts."""
+def load_job(path: Path, methods: Sequence[Path] = ()) -> Job:
+    """Read a job file and check what can be checked before any process starts; `methods` are files with own ones."""
+    for file in methods:
+        load_method(file)
     job = load(path, Job)
     if job.model:
         models.bottom(job.model.bottom, job.model.bottom_settings, origin=f"{path}: model")
@@ -145,12 +149,14 @@ async def run_locally(
     threads: int | None = None,
     deadlines: Deadlines | None = None,
     follower: Follower | None = None,
+    methods: Sequence[Path] = (),
 ) -> dict[str, Any]:
     """Run a job with one process per member; return its result, which is also written to `out`."""
     with replacing(out):
         federation = prepare(job, origin=origin, out=out, threads=threads, deadlines=deadlines)
     console.print(f"starting coordinator, {', '.join(federation.parties)}: one process each", highlight=False)
-    async with LocalCluster(out, federation) as cluster:
+    own = [word for file in methods for word in ("--method", str(file.absolute()))]
+    async with LocalCluster(out, federation, programs={COORDINATOR: ["coordinator", *own]}) as cluster:
         with follower or Follower(console) as follow:
             return await run_on(cluster, out, follow)
 

@@ -15,6 +15,10 @@ def submit(
     job: Annotated[Path, typer.Argument(help="The job file.", metavar="JOB.yaml")],
     coordinator: Annotated[str, typer.Option(help="Where the coordinator listens.", metavar="HOST:PORT")],
     out: Annotated[Path | None, typer.Option(help="Folder for the results. [default: runs/JOB-TIME]")] = None,
+    method: Annotated[
+        list[Path] | None,
+        typer.Option(help="A file with a method of your own, which the coordinator has too.", metavar="FILE.py"),
+    ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an earlier result in the same folder.")
     ] = False,
@@ -28,7 +32,7 @@ def submit(
     \b
         train:   {from: original}
         forget:  {ids: people.txt}    # one id per line; or classes, samples
-        unlearn: {method: fedora}     # or retrain; fedora sets its own step sizes
+        unlearn: {method: fedora}     # or retrain, ga, ico, cvfu, none
 
     OUT gets result.json and ledger.csv, and of a job that forgets certificate.json and rounds.png, the rounds drawn.
     """
@@ -42,7 +46,7 @@ def submit(
     folder = out or Path("runs") / f"{job.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
 
     async def work() -> None:
-        settings = load_job(job)
+        settings = load_job(job, method or [])
         check_address(coordinator)
         check_folder(folder, overwrite=overwrite, marker="result.json")
         for section in ("data", "backdoor", "privacy"):
