@@ -109,6 +109,9 @@ def paper(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Compute threads of each party. [default: the cores, shared out]")
     ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Where parties compute: cpu, cuda or cuda:N. [default: cpu]")
+    ] = None,
     listing: Annotated[bool, typer.Option("--list", help="Show experiments, cells and times; run nothing.")] = False,
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Write the report from cells that are done.")
@@ -128,7 +131,17 @@ def paper(
     from wire.process import run_until_done
 
     console = Console(highlight=False)
-    asked = command.Asked(preset.value, only or [], data, out, experiments or HERE, download, retry_failed, threads)
+    asked = command.Asked(
+        preset=preset.value,
+        only=only or [],
+        data=data,
+        out=out,
+        experiments=experiments or HERE,
+        download=download,
+        retry_failed=retry_failed,
+        threads=threads,
+        device=device,
+    )
 
     async def work() -> None:
         if listing:

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from pydantic import TypeAdapter
 
 from bench.paper import originals
 from bench.paper.cells import Cell, Group, digest, distinct, places
@@ -26,6 +27,8 @@ from bench.paper.store import Store, locked
 from bench.paper.sweep import failed
 from bench.paper.trimming import trim
 from coordinator.job import Job
+from datasets.settings import DataSource
+from party import models
 from settings.files import check
 from tests.conftest import write_yaml
 from wire.errors import DataError, SettingsError
@@ -58,7 +61,10 @@ def test_every_cell_is_a_job_that_passes_all_checks(plan: Plan, preset: Preset) 
     cells = distinct(places(plan, preset, everywhere(plan)))
     assert len(cells) > 100
     for group in {cell.group.digest: cell.group for cell in cells.values()}.values():
-        check(group.job(), Job, origin=group.data_set)
+        job = check(group.job(), Job, origin=group.data_set)
+        assert job.model
+        models.bottom(job.model.bottom, job.model.bottom_settings, origin=group.data_set)
+        TypeAdapter(DataSource).validate_python(job.data)
 
 
 def test_the_small_preset_has_every_experiment_and_method(plan: Plan) -> None:

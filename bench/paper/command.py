@@ -30,6 +30,7 @@ class Asked:
     download: bool = False
     retry_failed: bool = False
     threads: int | None = None
+    device: str | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ async def sweep(asked: Asked, console: Console) -> Scope:
     left = {cell.digest for cell in waiting}
     try:
         with Teller(console, estimate, [place for place in found.chosen if place.cell.digest in left]) as teller:
-            await Sweep(store, teller, threads=asked.threads).run(waiting)
+            await Sweep(store, teller, threads=asked.threads, device=asked.device).run(waiting)
     except asyncio.CancelledError:
         kept = len(store.read_all(found.cells.values()))
         console.print(

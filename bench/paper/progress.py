@@ -13,6 +13,8 @@ from bench.paper.cells import Cell, Group, Place
 from bench.paper.experiments import DataSet, Preset
 from bench.paper.store import Record
 
+START_SECONDS = 7.0  # to cut the data and start the processes
+
 
 class Estimate:
     """How long cells will take: by those of the same kind that were measured, or else by the data set's guess."""
@@ -31,8 +33,10 @@ class Estimate:
 
     def cell(self, cell: Cell) -> float:
         """Return the seconds that a cell should take."""
-        name = cell.group.data_set
-        if known := self._measured.get((name, cell.method)):
+        return self._like(cell.group.data_set, cell.method)
+
+    def _like(self, name: str, method: str) -> float:
+        if known := self._measured.get((name, method)):
             return mean(known)
         alike = [one for (data_set, _), times in self._measured.items() if data_set == name for one in times]
         return mean(alike) if alike else self._guess[name]
@@ -40,9 +44,12 @@ class Estimate:
     def total(self, cells: Iterable[Cell]) -> float:
         """Return the seconds that cells should take, with the originals they need."""
         waiting = list(cells)
-        originals = {cell.group.digest: cell for cell in waiting}
-        # Cutting, starting and training take about as long as two cells do.
-        return sum(self.cell(cell) for cell in waiting) + 2 * sum(self.cell(cell) for cell in originals.values())
+        originals = {cell.group.digest: cell.group for cell in waiting}
+        return sum(self.cell(cell) for cell in waiting) + sum(self.original(group) for group in originals.values())
+
+    def original(self, group: Group) -> float:
+        """Return the seconds until an original is there: its training takes about as long as Retrain."""
+        return START_SECONDS + self._like(group.data_set, "retrain")
 
 
 def in_words(seconds: float) -> str:

@@ -21,6 +21,7 @@ from fedora.running import lay_down, perform
 from protos.control_pb2 import Event
 from settings.federation import Federation
 from settings.files import check
+from settings.storage import write_atomically
 from wire.errors import FedoraError, StoppedError
 from wire.protocol import VERSION
 
@@ -43,8 +44,10 @@ class Watcher(Protocol):
 class Sweep:
     """Runs cells and keeps each as soon as it is done."""
 
-    def __init__(self, store: Store, watcher: Watcher, *, threads: int | None = None) -> None:
-        self._store, self._watcher, self._threads = store, watcher, threads
+    def __init__(
+        self, store: Store, watcher: Watcher, *, threads: int | None = None, device: str | None = None
+    ) -> None:
+        self._store, self._watcher, self._threads, self._device = store, watcher, threads, device
 
     async def run(self, cells: Iterable[Cell]) -> None:
         """Run cells, those of a group together."""
@@ -78,6 +81,8 @@ class Sweep:
         laid = lay_down(asked, origin=Path(f"{group.data_set}.yaml"), out=run, threads=self._threads)
         if group.content["test_rows"]:
             trim(run / "data", group.content["test_rows"], seed=group.seed)
+        if self._device:
+            _compute_on(self._device, run / "parties")
         return laid
 
     async def _measure_some(self, left: list[Cell], cluster: LocalCluster, job: Job) -> None:
@@ -112,6 +117,13 @@ class Sweep:
     def _keep(self, cell: Cell, record: Record) -> None:
         self._store.keep(cell, record)
         self._watcher.finished(cell, record)
+
+
+def _compute_on(device: str, parties: Path) -> None:
+    """Have all parties compute on a device."""
+    for path in parties.glob("*.yaml"):
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        write_atomically(path, yaml.safe_dump({**content, "device": device}, sort_keys=False))
 
 
 async def _have_original(group: Group, kept: Path, run: Path, cluster: LocalCluster) -> None:
