@@ -26,7 +26,7 @@ from settings.federation import Deadlines, Federation
 from tests.conftest import Training, as_job, write_people, write_yaml
 from wire.channels import path
 from wire.errors import DataError, FedoraError, LedgerError, PartyError, PortError
-from wire.protocol import COORDINATOR
+from wire.protocol import COORDINATOR, PROTOCOL
 
 # Shorter than the defaults, so that the tests are; long enough for a busy machine.
 DEADLINES = Deadlines(join=40, step=3, silence=4)
@@ -126,8 +126,8 @@ def test_a_party_that_its_operator_stops_says_so(tmp_path: Path) -> None:
         ("garbage", "sent a message that cannot be read"),
         ("hang", "sent nothing for 3 s"),
         ("unreported", "did not report within 3 s of the first party that did"),
-        ("protocol", "speaks protocol 99, but protocol 2 is spoken here"),
-        ("greeting", "speaks protocol 99, but protocol 2 is spoken here"),
+        ("protocol", f"speaks protocol 99, but protocol {PROTOCOL} is spoken here"),
+        ("greeting", f"speaks protocol 99, but protocol {PROTOCOL} is spoken here"),
     ],
 )
 def test_a_party_that_breaks_a_rule_is_named_with_what_it_did(fault: str, said: str, tmp_path: Path) -> None:
