@@ -5,6 +5,8 @@ import logging
 import traceback
 from collections.abc import AsyncIterator
 
+import grpc
+
 from coordinator.course import Course
 from coordinator.engine import Engine
 from coordinator.job import Job
@@ -17,6 +19,7 @@ from settings.files import parse
 from wire.errors import FedoraError, PartyError, to_failure
 from wire.protocol import COORDINATOR, check_protocol
 from wire.signing import SigningKey
+from wire.tls import check_operator
 
 SUBMIT = DESCRIPTOR.services_by_name["Jobs"].methods_by_name["Submit"]
 
@@ -30,9 +33,15 @@ class Jobs:
         self._federation, self._roster, self._key = federation, roster, key
         self._busy = False
 
-    async def submit(self, request: bytes, _: object) -> AsyncIterator[bytes]:
+    async def submit(self, request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
         """Run a job and stream what happens; the job is given up when the user hangs up."""
         events: asyncio.Queue[Event] = asyncio.Queue()
+        try:
+            check_operator(context)
+        except PartyError as error:
+            log.warning("refused a job from %s: %s", context.peer(), error)
+            yield Event(failure=to_failure(error, reporter="")).SerializeToString()
+            return
         work = asyncio.create_task(self._work(request, events))
         try:
             while True:

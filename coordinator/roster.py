@@ -14,6 +14,7 @@ from wire.errors import FedoraError, PartyError, to_failure
 from wire.link import Link, pack_control, read_first, unpack_control
 from wire.meter import Meter
 from wire.protocol import COORDINATOR, VERSION, check_protocol
+from wire.tls import Member, check_caller
 
 JOIN = DESCRIPTOR.services_by_name["Control"].methods_by_name["Join"]
 
@@ -72,6 +73,8 @@ class Roster:
             message, packed = await read_first(context, unpack, patience=self._federation.deadlines.join)
             if message.WhichOneof("content") != "hello":
                 raise PartyError("a caller", "did not begin with hello")
+            role = "active" if message.hello.party == self._federation.active.name else "passive"
+            check_caller(context, Member(message.hello.party, role))
             name = message.hello.party
             self._check(name, message.hello.protocol)
         except FedoraError as error:

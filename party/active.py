@@ -31,6 +31,8 @@ from wire.errors import DataError, FedoraError, PartyError, to_failure
 from wire.link import Link, read_first
 from wire.meter import Packed
 from wire.protocol import check_protocol
+from wire.tls import Member as MemberName
+from wire.tls import check_caller
 
 OPEN = DESCRIPTOR.services_by_name["Exchange"].methods_by_name["Open"]
 
@@ -62,7 +64,9 @@ class Reception:
         settings, federation = self._around.settings, self._around.federation
         handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(self._open)
         address = settings.listen or federation.active.address
-        self._server = await listen(address, {OPEN: handler}, federation.deadlines.silence)
+        self._server = await listen(
+            address, {OPEN: handler}, federation.deadlines.silence, identity=self._around.identity
+        )
 
     async def stop(self) -> None:
         """Stop listening and hang up on everyone."""
@@ -103,6 +107,7 @@ class Reception:
             if not isinstance(parcel, Parcel) or parcel.WhichOneof("content") != "greeting":
                 raise PartyError("a caller", "did not begin with a greeting")
             greeting = parcel.greeting
+            check_caller(context, MemberName(greeting.party, "passive"))
             check_protocol(greeting.protocol, peer=greeting.party)
             if greeting.party not in federation.passive:
                 raise PartyError(greeting.party, "is not a passive party of this federation")

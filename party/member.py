@@ -20,12 +20,14 @@ from protos.control_pb2 import DESCRIPTOR, FromCoordinator, FromParty, Hello, Id
 from protos.failure_pb2 import Failure
 from protos.phase_pb2 import Progress
 from settings.federation import Federation
-from wire.channels import check_right_service, dial, path, reach
+from wire.channels import Secured, check_right_service, dial, path, reach
 from wire.errors import FedoraError, PartyError, from_failure, to_failure
 from wire.link import Link, pack_control, unpack_control
 from wire.meter import Meter
 from wire.protocol import COORDINATOR, PROTOCOL, VERSION
 from wire.signing import SigningKey
+from wire.tls import COORDINATOR_MEMBER, Identity, check_secured
+from wire.tls import Member as MemberName
 
 GOODBYE_SECONDS = 1.0
 REJOIN_SECONDS = 1.0
@@ -48,7 +50,7 @@ class Member:
         records = read(settings.data, with_labels=active)
         log.info("%s: %d rows, %s", settings.data.path, len(records.ids), records.described())
         log.info("signs its statements with the key %s", SigningKey.load_or_make(settings.keys).public)
-        self._around = Surroundings(settings, federation, records, Meter())
+        self._around = Surroundings(settings, federation, records, Meter(), _identity(settings, federation))
         self._reception = Reception(self._around) if active else None
         self._role: Role | None = None
         self._work: asyncio.Task[None] | None = None
@@ -97,8 +99,9 @@ class Member:
         federation, name = self._around.federation, self._around.settings.name
         address, deadlines = federation.coordinator.address, federation.deadlines
         self._welcome = False
-        async with dial(address, deadlines.silence) as channel:
-            await reach(channel, COORDINATOR, address, deadlines.join)
+        secured: Secured = {"identity": self._around.identity, "peer": COORDINATOR_MEMBER}
+        async with dial(address, deadlines.silence, **secured) as channel:
+            await reach(channel, address, deadlines.join, **secured)
             call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(path(JOIN))()
             link: ControlLink = Link(
                 call,
@@ -237,3 +240,20 @@ class Member:
             role, self._role = self._role, None
             await role.close()
         self._around.meter.close()
+
+
+def _identity(settings: PartySettings, federation: Federation) -> Identity | None:
+    """Return the party's certificate, or none where it can do without; what is wrong with it is said at once."""
+    active = settings.name == federation.active.name
+    identity = Identity.load(settings.certificates) if settings.certificates else None
+    if identity:
+        identity.check(MemberName(settings.name, "active" if active else "passive"))
+    addresses = {federation.coordinator.address, settings.listen or federation.active.address}
+    for address in sorted(addresses):
+        check_secured(
+            address,
+            identity,
+            plaintext=federation.plaintext,
+            hint="name their folder as `certificates` in the party file",
+        )
+    return identity

@@ -16,10 +16,11 @@ from protos.exchange_pb2 import DESCRIPTOR, Greeting, Order, Parcel
 from protos.meter_pb2 import Kind
 from protos.phase_pb2 import Phase, Report
 from wire import tensors
-from wire.channels import check_right_service, dial, path, reach
+from wire.channels import Secured, check_right_service, dial, path, reach
 from wire.errors import PartyError
 from wire.link import READ_AHEAD, Link
 from wire.protocol import PROTOCOL
+from wire.tls import Member as MemberName
 
 OPEN = DESCRIPTOR.services_by_name["Exchange"].methods_by_name["Open"]
 
@@ -39,8 +40,9 @@ class Passive(Role):
         """Dial the active party, say who is calling, and agree on the rows."""
         federation, name = self.around.federation, self.around.settings.name
         active, deadlines = federation.active, federation.deadlines
-        self._channel = dial(active.address, deadlines.silence)
-        await reach(self._channel, active.name, active.address, deadlines.join)
+        secured: Secured = {"identity": self.around.identity, "peer": MemberName(active.name, "active")}
+        self._channel = dial(active.address, deadlines.silence, **secured)
+        await reach(self._channel, active.address, deadlines.join, **secured)
         call: grpc.aio.StreamStreamCall[bytes, bytes] = self._channel.stream_stream(path(OPEN))()
         self._link = Link(
             call, me=name, peer=active.name, meter=self.around.meter, pack=tensors.pack, unpack=tensors.unpack

@@ -30,6 +30,8 @@ from settings.model import Model
 from wire.errors import DataError, PartyError
 from wire.meter import Meter
 from wire.signing import SigningKey
+from wire.tls import Identity
+from wire.tls import Member as MemberName
 
 Tell = Callable[[Progress], Awaitable[None]]
 
@@ -42,6 +44,13 @@ class Surroundings:
     federation: Federation
     records: Records
     meter: Meter
+    identity: Identity | None = None  # this party's certificate
+
+    @property
+    def me(self) -> MemberName:
+        """Name and role of this party."""
+        name = self.settings.name
+        return MemberName(name, "active" if name == self.federation.active.name else "passive")
 
 
 class Role(ABC):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from wire.errors import ALL, DataError, FedoraError, StoppedError
+from wire.handshakes import explain_core_messages
 
 
 def command_line(module: str, description: str, config: str) -> argparse.ArgumentParser:
@@ -32,6 +33,7 @@ def begin(options: argparse.Namespace) -> None:
     """Log to standard error, one line an event, and heed --end-with-parent."""
     if options.end_with_parent:
         _end_with_parent()
+    explain_core_messages()
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
     )
