@@ -212,9 +212,10 @@ class Network:
                 taken.append(time.perf_counter() - began)
         return statistics.median(taken[1:])  # the first also asks for the other's hardware address
 
-    def throughput(self, one: str, other: str, *, size: int) -> float:
+    def throughput(self, one: str, other: str, *, size: int, patience: float = 30.0) -> float:
         """Measure the bits per second of a TCP connection that sends `size` bytes from one host to another."""
         with self._socket(other, socket.SOCK_STREAM) as door, self._socket(one, socket.SOCK_STREAM) as near:
+            near.settimeout(patience)
             door.listen()
             near.connect(door.getsockname())
             far, _ = door.accept()
