@@ -26,12 +26,12 @@ def _checked_address(address: str) -> str:
     return address
 
 
-def check_address(address: str) -> None:
+def check_address(address: str, *, option: str = "--coordinator") -> None:
     """Refuse what is not HOST:PORT on a command line."""
     try:
         _checked_address(address)
     except ValueError as error:
-        raise SettingsError(f"--coordinator: {error}") from None
+        raise SettingsError(f"{option}: {error}") from None
 
 
 def check_member(name: str, role: str) -> None:
