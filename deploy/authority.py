@@ -10,11 +10,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from settings.federation import Federation
 from settings.storage import write_atomically
 from wire.errors import SettingsError
-from wire.tls import AUTHORITY, CERTIFICATE, KEY, ROLES, Member, member_of
+from wire.tls import AUTHORITY, CERTIFICATE, COORDINATOR_MEMBER, KEY, ROLES, Member, member_of
 
-AUTHORITY_KEY = "authority.key"
+AUTHORITY_FOLDER, AUTHORITY_KEY = "authority", "authority.key"
+OPERATOR = Member("operator", "operator")  # submits jobs
 REQUEST = "request.pem"
 # Clocks of members may differ by so much.
 SKEW = timedelta(minutes=5)
@@ -112,11 +114,27 @@ class Authority:
         return _pem(certificate)
 
     def issue(self, member: Member, folder: Path, *, days: int) -> None:
-        """Make key and certificate of a member at once, for whoever runs all members."""
+        """Make key and certificate of a member at once, for whoever runs all members; earlier ones are replaced."""
+        (folder / KEY).unlink(missing_ok=True)
         request = make_request(member, folder)
         write_atomically(folder / CERTIFICATE, self.sign(request, days=days))
         write_atomically(folder / AUTHORITY, _pem(self.certificate))
         (folder / REQUEST).unlink()
+
+
+def issue_all(federation: Federation, folder: Path, *, days: int = 365, renew: bool = False) -> list[Member]:
+    """Make an authority, if there is none yet, and the certificates that are missing; return whose were made."""
+    if taken := {AUTHORITY_FOLDER, OPERATOR.name} & set(federation.parties):
+        raise SettingsError(f"a party is named {min(taken)!r}, as another folder here is: give it another name")
+    place = folder / AUTHORITY_FOLDER
+    there = (place / AUTHORITY_KEY).exists()
+    authority = Authority.load(place) if there else Authority.make(place, name="fedora authority", days=3650)
+    passive = [Member(name, "passive") for name in federation.passive]
+    members = [COORDINATOR_MEMBER, Member(federation.active.name, "active"), *passive, OPERATOR]
+    made = [one for one in members if renew or not (folder / one.name / CERTIFICATE).exists()]
+    for member in made:
+        authority.issue(member, folder / member.name, days=days)
+    return made
 
 
 def make_request(member: Member, folder: Path) -> x509.CertificateSigningRequest:

@@ -27,31 +27,20 @@ Role = Annotated[str, typer.Option(help="coordinator, active, passive, or operat
 def everything(
     federation: Annotated[Path, typer.Option(help="The federation file, which names the members.")],
     out: Annotated[Path, typer.Option(help="Folder for the authority's and every member's own folder.")],
+    renew: Annotated[bool, typer.Option("--renew", help="Replace certificates and keys that are there.")] = False,
     days: Days = 365,
 ) -> None:
     """Make an authority and all certificates at once, for one who runs all members: a test, a compose cluster.
 
-    OUT/authority holds the authority and its key, OUT/NAME what the member of that name gets and nobody else; `operator`
-    is the one who submits jobs. With an authority there already, it issues to those who have no certificate yet.
+    OUT/authority holds the authority and its key, OUT/NAME what the member of that name gets and nobody else;
+    `operator` submits jobs. With an authority there already, it issues to those who have no certificate yet.
     """
-    from deploy.authority import AUTHORITY_KEY, Authority
+    from deploy.authority import issue_all
     from settings.federation import load_federation
-    from wire.tls import CERTIFICATE, COORDINATOR_MEMBER, Member
 
     def work() -> None:
-        members = load_federation(federation)
-        folder = out / "authority"
-        there = (folder / AUTHORITY_KEY).exists()
-        authority = Authority.load(folder) if there else Authority.make(folder, name="fedora authority", days=3650)
-        for member in (
-            COORDINATOR_MEMBER,
-            Member(members.active.name, "active"),
-            *(Member(name, "passive") for name in members.passive),
-            Member("operator", "operator"),
-        ):
-            if not (out / member.name / CERTIFICATE).exists():
-                authority.issue(member, out / member.name, days=days)
-                _say(f"{out / member.name}: certificate and key of {member}")
+        for member in issue_all(load_federation(federation), out, days=days, renew=renew):
+            _say(f"{out / member.name}: certificate and key of {member}")
 
     _run(work)
 
