@@ -6,6 +6,7 @@ import json
 import os
 import re
 import runpy
+import shlex
 import shutil
 import subprocess
 import sys
@@ -163,7 +164,7 @@ def test_no_object_is_there_twice(name: str) -> None:
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("name", ALONE + ONE_CLUSTER[:1])
+@pytest.mark.parametrize("name", ALONE + ONE_CLUSTER)
 def test_every_namespace_is_made_and_takes_restricted_pods_only(name: str) -> None:
     made = {one["metadata"]["name"]: one["metadata"]["labels"] for one in of_kind("Namespace", name)}
     assert {place(one) for one in built(name) if one["kind"] != "Namespace"} <= made.keys()
@@ -404,12 +405,15 @@ def parsed(command: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any
 
 
 def _parsed_by_typer(arguments: list[str]) -> dict[str, Any]:
-    group: Any = typer.main.get_command(app)
-    with group.make_context("fedora", list(arguments)) as above:
-        verb = group.get_command(above, arguments[0])
-        assert verb is not None, f"there is no fedora {arguments[0]}"
-        with verb.make_context(arguments[0], list(arguments[1:]), parent=above) as context:
-            return dict(context.params)
+    command: Any = typer.main.get_command(app)
+    with contextlib.ExitStack() as open_contexts:
+        context = open_contexts.enter_context(command.make_context("fedora", list(arguments)))
+        while subcommands := getattr(command, "commands", None):
+            verb, *arguments = arguments
+            assert verb in subcommands, f"there is no {context.command_path} {verb}"
+            command = subcommands[verb]
+            context = open_contexts.enter_context(command.make_context(verb, list(arguments), parent=context))
+        return dict(context.params)
 
 
 @pytest.mark.parametrize("pod", members(ONE_CLUSTER[0], *ALONE), ids=lambda pod: f"{pod.origin}-{pod.namespace}")
@@ -559,6 +563,58 @@ def test_changed_settings_give_another_name_so_that_pods_are_replaced(tmp_path: 
         for objects in (built("overlays/passive-only"), build(changed))
     )
     assert len(before ^ after) == 2
+
+
+# --- what the guide says
+
+
+GUIDE = (HERE / "docs" / "kubernetes.md").read_text()
+# Commands stand in indented lines; a backslash joins two.
+SHOWN = [line.strip() for line in GUIDE.replace("\\\n", " ").splitlines() if line.startswith("    ")]
+
+
+def test_the_guide_s_kustomizations_and_files_exist() -> None:
+    named = [word for line in SHOWN for word in line.split() if word.startswith("deploy/")]
+    assert len(named) > 10
+    for path in named:
+        assert (HERE / path.replace("$member", "active")).exists(), path
+    assert {path for path in named if "-only" in path} >= {f"deploy/kubernetes/{name}" for name in ALONE}
+
+
+def test_the_guide_s_namespaces_exist() -> None:
+    made = {one["metadata"]["name"] for one in of_kind("Namespace", *ONE_CLUSTER, *ALONE)}
+    named = set(re.findall(r"\bfedora-(?!vfl)[a-z0-9-]+(?![\w$])", "\n".join(SHOWN)))
+    assert named and named <= made
+
+
+def test_our_command_line_takes_the_guide_s_commands() -> None:
+    commands = [shlex.split(line) for line in SHOWN if line.startswith("fedora ")]
+    assert {command[1] for command in commands} == {"certs", "data", "submit", "verify"}
+    for command in commands:
+        assert _parsed_by_typer(command[1:])
+
+
+def test_the_guide_s_certificates_go_to_every_member_in_one_cluster() -> None:
+    (loop, *others) = [line for line in SHOWN if line.startswith("for member in")]
+    assert set(loop.removeprefix("for member in ").removesuffix("; do").split()) == {
+        pod.namespace.removeprefix("fedora-") for pod in pods(*ONE_CLUSTER)
+    }
+    assert set(others) == {loop}
+
+
+def test_the_guide_s_third_passive_party_is_as_complete_as_the_others(tmp_path: Path) -> None:
+    shutil.copytree(ROOT, tmp_path / "deploy" / "kubernetes")
+    begin = SHOWN.index("cd deploy/kubernetes/overlays/one-cluster")
+    subprocess.run(["bash", "-ec", "\n".join(SHOWN[begin : begin + 4])], cwd=tmp_path, check=True, timeout=30)
+    objects = build(tmp_path / "deploy/kubernetes/overlays/one-cluster")
+    third = [one for one in objects if place(one) == "fedora-passive-3"]
+    second = [one for one in objects if place(one) == "fedora-passive-2"]
+    assert sorted(one["kind"] for one in third) == sorted(one["kind"] for one in second)
+    settings = {name: text for one in third if one["kind"] == "ConfigMap" for name, text in one["data"].items()}
+    assert yaml.safe_load(settings["party.yaml"])["name"] == "passive-3"
+    assert yaml.safe_load(settings["federation.yaml"])["passive"] == ["passive-1", "passive-2", "passive-3"]
+    (namespace,) = [one for one in objects if identity(one) == ("Namespace", "", "fedora-passive-3")]
+    assert namespace["metadata"]["labels"]["fedora/role"] == "passive"
 
 
 # --- and it all runs
