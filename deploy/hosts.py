@@ -37,8 +37,9 @@ BRIDGE = "switch0"
 ADDRESSES = "198.18.77"
 # What a line may hold back: enough for a few batches of embeddings, so that a slow line waits and does not lose frames.
 QUEUE_BYTES = 4_000_000
-BURST_SECONDS = 0.002
-SMALLEST_BURST_BYTES = 16_000
+# What a line that was idle sends at once, beyond its rate: little, or a message would cross for nothing.
+BURST_SECONDS = 0.0002
+SMALLEST_BURST_BYTES = 3_200
 _ALL_FRAMES = 0x0003  # ETH_P_ALL
 _OUTGOING = 4  # PACKET_OUTGOING
 _FORCE_BUFFER = 33  # SO_RCVBUFFORCE
