@@ -32,6 +32,7 @@ from settings.files import load
 from tests.conftest import write_people
 from tests.kustomization import Object, build, config_map_references, place, pod_of
 from wire.errors import SettingsError
+from wire.health import READY, UP
 from wire.protocol import VERSION
 from wire.tls import KEY, Identity
 
@@ -440,6 +441,7 @@ def test_our_command_line_takes_the_probes(pod: Pod, monkeypatch: pytest.MonkeyP
             assert options["address"] == f"127.0.0.1:{port}"
             assert str(options["certificates"]) in pod.mounts
             assert options["timeout"] < pod.container[kind]["timeoutSeconds"]
+            assert options["service"] == (READY if kind == "readinessProbe" else UP)
 
 
 @pytest.mark.parametrize("pod", members(ONE_CLUSTER[0], *ALONE), ids=lambda pod: f"{pod.origin}-{pod.namespace}")
