@@ -21,7 +21,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +59,7 @@ class Line:
     rate: float | None = None  # bits per second
     delay: float = 0.0  # seconds from the host to the switch
     closed: bool = False  # whether every connection from outside is dropped, answers to the host's own apart
+    open_ports: tuple[int, ...] = ()  # where a closed host takes connections all the same
     # Whether packets of up to 64 KB cross whole and are counted as one, as with a network card that cuts them; else
     # they are frames of at most 1,514 bytes, as on a cable. A line with a delay always has frames.
     whole_packets: bool = False
@@ -128,8 +129,9 @@ def _run(*words: str) -> str:
 class Network:
     """Hosts and the switch between them. They last as long as this object, or else are removed by the next one."""
 
-    def __init__(self, lines: Mapping[str, Line]) -> None:
-        self._lines = dict(lines)
+    def __init__(self, lines: Mapping[str, Line], *, addresses: str = ADDRESSES) -> None:
+        """`addresses` are the first three numbers of all hosts' addresses; the fourth counts the hosts from 1."""
+        self._lines, self._addresses = dict(lines), addresses
         self._places = {host: place for place, host in enumerate(self._lines)}
         self._serial = next(_serial)
         self._distance: subprocess.Popen[str] | None = None
@@ -157,7 +159,7 @@ class Network:
 
     def address(self, host: str) -> str:
         """Return a host's address."""
-        return f"{ADDRESSES}.{1 + self._places[host]}"
+        return f"{self._addresses}.{1 + self._places[host]}"
 
     def namespace(self, host: str) -> str:
         """Return the system's name of a host's namespace."""
@@ -171,6 +173,10 @@ class Network:
     def command(self, host: str, *words: str) -> list[str]:
         """Return the command that runs another one on a host."""
         return ["ip", "netns", "exec", self.namespace(host), *words]
+
+    def processes(self, host: str) -> list[int]:
+        """Return the ids of the processes that run on a host."""
+        return [int(word) for word in _run("ip", "netns", "pids", self.namespace(host)).split()]
 
     def counters(self, host: str) -> Counters:
         """Read the kernel's counters of a host's device."""
@@ -303,16 +309,18 @@ class Network:
         _run("ip", "-n", here, "link", "set", DEVICE, "up")
         _run("ip", "-n", here, "address", "add", f"{self.address(host)}/24", "dev", DEVICE)
         if line.closed:
-            self._close(host)
+            self._close(host, line.open_ports)
         self.limit(host, line.rate)
 
-    def _close(self, host: str) -> None:
-        """Drop whatever does not answer the host's own calls."""
-        for rule in (
-            ("--append", "INPUT", "--in-interface", "lo", "--jump", "ACCEPT"),
-            ("--append", "INPUT", "--match", "conntrack", "--ctstate", "ESTABLISHED,RELATED", "--jump", "ACCEPT"),
-            ("--policy", "INPUT", "DROP"),
-        ):
+    def _close(self, host: str, ports: Sequence[int]) -> None:
+        """Drop whatever does not answer the host's own calls, and is not for an open port."""
+        accepted = (
+            ("--in-interface", "lo"),
+            ("--match", "conntrack", "--ctstate", "ESTABLISHED,RELATED"),
+            *(("--protocol", "tcp", "--dport", str(port)) for port in ports),
+        )
+        rules = [("--append", "INPUT", *one, "--jump", "ACCEPT") for one in accepted]
+        for rule in (*rules, ("--policy", "INPUT", "DROP")):
             _run(*self.command(host, "iptables", "--wait", *rule))
 
 

@@ -57,6 +57,12 @@ class Extent:
     delays: tuple[float, ...]  # milliseconds from host to host
     along: tuple[str, ...]  # methods in the sweeps of width, batch, type and TLS
     timed: tuple[str, ...]  # methods in the sweeps of rate and distance
+    repeats: int  # of each point in these: the fastest counts, as whatever else the machine does only adds
+
+    def times(self, point: Point) -> int:
+        """Return how often a point is measured."""
+        plain = Point(point.method, rate=point.rate, delay=point.delay)
+        return self.repeats if point == plain and point.method in self.timed else 1
 
 
 QUICK = Extent(
@@ -70,6 +76,7 @@ QUICK = Extent(
     delays=(10,),
     along=("fedora",),
     timed=("fedora", "retrain"),
+    repeats=2,
 )
 WHOLE = Extent(
     rows=8192,
@@ -82,6 +89,7 @@ WHOLE = Extent(
     delays=(5, 20),
     along=("fedora", "retrain"),
     timed=METHODS,
+    repeats=3,
 )
 
 
@@ -128,6 +136,7 @@ def as_cell(point: Point, extent: Extent, *, hosts: bool) -> Cell:
         "rows": extent.rows,
         "epochs": extent.epochs,
         "hosts": hosts,
+        "repeats": extent.times(point),
         **{name: getattr(point, name) for name in point.__dataclass_fields__ if name != "method"},
     }
     group = Group(data_set=NAME, content=content, places={}, run="clean")
