@@ -14,6 +14,8 @@ from collections.abc import Iterator
 
 QUIET_SECONDS = 10.0
 
+from wire import logs
+
 log = logging.getLogger(__name__)
 
 # What OpenSSL and BoringSSL call it, and what a reader should be told.
@@ -81,7 +83,7 @@ def _pass_on(reader: int) -> None:
                 told[sentence] = now
                 log.warning(sentence)
         elif not _CHATTER.match(line):
-            sys.stderr.write(line)
+            logs.stray(line)
 
 
 def _lines(reader: int) -> Iterator[str]:

@@ -70,10 +70,11 @@ class Health:
             changed, status = self._changed, self._status.get(service, Response.SERVICE_UNKNOWN)
             if status != last:
                 yield Response(status=status).SerializeToString()
-                last = status
-            if self._leaving:
+                last = status  # and look again: it may have changed while the watcher read
+            elif self._leaving:
                 return
-            await changed.wait()
+            else:
+                await changed.wait()
 
 
 async def ask(channel: grpc.aio.Channel, service: str, *, patience: float) -> str:

@@ -4,10 +4,12 @@ import json
 import logging
 import re
 import sys
+import threading
 import traceback
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import TracebackType
+from typing import Any
 
 FORMS = ("text", "json")
 
@@ -23,6 +25,14 @@ class Place:
     job: str = ""
     phase: str = ""
     round: int | None = None
+
+
+class _Text(logging.Formatter):
+    """Writes records for a reader."""
+
+    def formatException(self, info: Any) -> str:  # noqa: N802
+        """Return an exception that came with a record."""
+        return unexpected(info[1])
 
 
 class Lines(logging.Formatter):
@@ -71,11 +81,12 @@ def start(form: str) -> None:
     global _lines
     _lines = Lines() if form == "json" else None
     handler = _Standard()
-    handler.setFormatter(_lines or logging.Formatter("%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"))
+    handler.setFormatter(_lines or _Text("%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     if _lines:
         logging.captureWarnings(True)
         sys.excepthook = _last_exception
+        threading.excepthook = _thread_exception
 
 
 def called(member: str) -> None:
@@ -94,6 +105,11 @@ def in_phase(phase: str, round: int) -> None:
     """Say which phase and round what follows belongs to."""
     if _lines:
         _lines.place = replace(_lines.place, phase=phase, round=round)
+
+
+def stray(line: str) -> None:
+    """Pass on a line that something else has written to standard error, in the form that the log has."""
+    sys.stderr.write(f"{_lines.line('INFO', line.rstrip(), logger='stderr')}\n" if _lines else line)
 
 
 def last_words(sentence: str) -> None:
@@ -115,3 +131,8 @@ def unexpected(error: BaseException) -> str:
 
 def _last_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     logging.getLogger(__name__).critical("%s", unexpected(error))
+
+
+def _thread_exception(info: threading.ExceptHookArgs) -> None:
+    if info.exc_value:
+        logging.getLogger(__name__).critical("%s", unexpected(info.exc_value))

@@ -66,6 +66,7 @@ class _Exposition(Collector):
 
     def __init__(self, member: str, role: str, sources: Iterable[Source]) -> None:
         self._member, self._role, self._sources = member, role, list(sources)
+        self._process = ProcessCollector(registry=None)
 
     def describe(self) -> list[Metric]:
         """Promise nothing; registering would otherwise read all figures once."""
@@ -78,6 +79,9 @@ class _Exposition(Collector):
         for source in self._sources:
             for figure in source.figures():
                 yield self._family(figure)
+        for family in self._process.collect():
+            family.samples = [one._replace(labels={"member": self._member, **one.labels}) for one in family.samples]
+            yield family
 
     def _family(self, figure: Figure) -> Metric:
         make = CounterMetricFamily if figure.counts else GaugeMetricFamily
@@ -96,7 +100,6 @@ def served(address: str | None, *, member: str, role: str, sources: Iterable[Sou
     host, port = _split(address)
     registry = CollectorRegistry()  # of this process's own: the library's global one would be shared by all in a test
     registry.register(_Exposition(member, role, sources))
-    ProcessCollector(registry=registry)
     try:
         server, thread = start_http_server(port, addr=host, registry=registry)
     except OSError as error:
