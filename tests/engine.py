@@ -1,8 +1,8 @@
 """A container engine for tests: a Docker daemon of their own, in namespaces of its own, gone when they are done.
 
 Nothing of it is seen outside: its bridges and firewall rules are in a network namespace without a way out, its mounts
-in a mount namespace, its images and volumes in a folder. What was costly to make, the base image and its wheels, and the
-layers of the image, stays in a cache folder for the next time.
+in a mount namespace, its images and volumes in a folder. What was costly to make, the base image with its wheels and
+the layers of the image, stays in a cache folder for the next time.
 """
 
 import contextlib
@@ -13,9 +13,11 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
@@ -162,7 +164,8 @@ class Engine:
             command, env=dict(environment), cwd=folder, capture_output=True, text=True, timeout=seconds
         )
         if check and done.returncode:
-            raise AssertionError(f"{' '.join(command[:6])} …: exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
+            said = f"{done.stdout}\n{done.stderr}"
+            raise AssertionError(f"{' '.join(command)}: exit code {done.returncode}\n{said}")
         return done
 
     def has(self, image: str) -> bool:
@@ -205,20 +208,24 @@ def engine() -> Iterator[Engine]:
 
 def _make_base(running: Engine) -> None:
     """Make a stand-in for Python's own slim image, with all wheels inside and pip pointed at them, if there is none."""
-    wheels = _wheels(running.folder)
+    with ThreadPoolExecutor() as both:  # each waits for its network, mostly
+        fetching, making = both.submit(_wheels, running.folder), both.submit(_root, running.folder)
+        wheels, root = fetching.result(), making.result()
     label = f"wheels={wheels.name}"
     if running.docker("images", "--quiet", "--filter", f"label={label}", BASE).stdout.strip():
         return
-    root = _root(running.folder)
-    running.docker("import", "--change", 'CMD ["python3"]', str(root), "debian-python")
-    (wheels / "Dockerfile").write_text(
-        "FROM debian-python\n"
-        f"LABEL {label}\n"
-        "COPY *.whl /wheels/\n"
-        "ENV LANG=C.UTF-8 PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels\n"
-        "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
+    whole = running.folder / "base.tar"
+    shutil.copyfile(root, whole)
+    with tarfile.open(whole, "a") as archive:
+        archive.add(wheels, "wheels")
+    changes = (
+        'CMD ["python3"]',
+        f"LABEL {label}",
+        "ENV LANG=C.UTF-8 PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels",
+        "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     )
-    running.docker("build", "--tag", BASE, str(wheels))
+    running.docker("import", *(word for change in changes for word in ("--change", change)), str(whole), BASE)
+    whole.unlink()
 
 
 def _wheels(folder: Path) -> Path:
@@ -247,7 +254,7 @@ def _root(folder: Path) -> Path:
     place = folder / "bookworm.tar"
     if not place.exists():
         making = folder / "bookworm-being-made.tar"
-        names = "for name in python python3 python3.11; do ln -sf /usr/bin/python3.11 \"$1/usr/local/bin/$name\"; done"
+        names = 'for name in python python3 python3.11; do ln -sf /usr/bin/python3.11 "$1/usr/local/bin/$name"; done'
         left_out = [f"--dpkgopt=path-exclude=/usr/share/{what}/*" for what in ("man", "doc", "locale")]
         _offline_means_skip(
             [
