@@ -749,3 +749,24 @@ def test_a_line_of_json_is_one_line_whatever_the_message() -> None:
     assert "\n" not in line
     assert json.loads(line)["message"] == "two\nlines, “quotes” and \u2028"
     assert json.loads(line)["time"] == "1970-01-01T00:00:00.000Z"
+
+
+def test_what_others_write_to_standard_error_is_a_line_of_json_too() -> None:
+    program = (
+        "import argparse, os, threading, warnings\n"
+        "from wire.process import begin\n"
+        "begin(argparse.Namespace(end_with_parent=False, log='json'))\n"
+        "warnings.warn('careful')\n"
+        "thread = threading.Thread(target=lambda: {}['p0001'])\n"
+        "thread.start(); thread.join()\n"
+        "raise RuntimeError('no more')\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    records = [json.loads(line) for line in told.stderr.splitlines()]
+    assert [record["level"] for record in records] == ["WARNING", "CRITICAL", "CRITICAL"]
+    assert "careful" in records[0]["message"]
+    assert records[1]["message"].endswith("KeyError: '…'")
+    assert records[2]["message"].endswith("RuntimeError: no more")
+    assert told.returncode == 1

@@ -12,9 +12,9 @@ import threading
 import time
 from collections.abc import Iterator
 
-QUIET_SECONDS = 10.0
-
 from wire import logs
+
+QUIET_SECONDS = 10.0
 
 log = logging.getLogger(__name__)
 
