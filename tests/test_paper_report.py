@@ -139,6 +139,7 @@ def test_a_report_without_any_cell_says_so(tmp_path: Path) -> None:
 def test_a_gap_is_taken_from_retrain_seed_by_seed() -> None:
     line = Line("sample-unlearning", "digits", "m=2, n=50%", "", "GA")
     members = [place for place in PLACES if place.data_set == "digits" and place.experiment == line.experiment]
+    members = [place for place in members if place.seed < 2]
     accuracy = {("Retrain", 0): 0.9, ("Retrain", 1): 0.7, ("GA", 0): 0.8, ("GA", 1): 0.5}
     records = {
         place.cell.digest: measured(place.cell, test_accuracy=accuracy[place.title, place.seed])

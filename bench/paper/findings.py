@@ -42,7 +42,11 @@ class Evidence:
 
     def title(self, line: Line) -> str:
         """Name a line's data set and request."""
-        return f"{self._plan.data_sets[line.data_set].title} {line.request}"
+        return f"{self.name(line.data_set)} {line.request}"
+
+    def name(self, data_set: str) -> str:
+        """Name a data set."""
+        return self._plan.data_sets[data_set].title
 
     def peers(self, line: Line) -> dict[str, Line]:
         """Return the lines of all methods for the same data set, request and setting."""
@@ -91,7 +95,7 @@ def near_retrain(evidence: Evidence) -> Verdict:
         for line in evidence.lines(experiment):
             gap = evidence.sheet.gap(line, "test_accuracy") if line.title in evidence.variants else None
             if gap is not None:
-                cases.append(Case(gap > -CLOSE, f"{evidence.title(line)}, {_variant(line)} {100 * gap:+.1f}"))
+                cases.append(Case(gap > -CLOSE, f"{evidence.title(line)}, {line.title} {_points(gap)}"))
     claim = "FedORA's test accuracy is close to Retrain's or above it (here: no more than 3 points below)"
     return judge(claim, "Tables IV and V", cases)
 
@@ -108,7 +112,7 @@ def best_utility(evidence: Evidence) -> Verdict:
         own = evidence.value(line, "test_accuracy")
         if own is not None and known:
             best = max(known, key=lambda name: known[name])
-            told = f"{evidence.title(line)}, {_variant(line)} {100 * own:.1f} against {best} {100 * known[best]:.1f}"
+            told = f"{evidence.title(line)}, {line.title} {100 * own:.1f} against {best} {100 * known[best]:.1f}"
             cases.append(Case(own >= known[best], told))
     return judge("FedORA keeps more test accuracy than GA, ICO and CVFU", "Tables IV and V", cases)
 
@@ -121,7 +125,7 @@ def ascent_harms(evidence: Evidence) -> Verdict:
             continue
         gap = evidence.sheet.gap(line, "test_accuracy")
         if gap is not None:
-            cases.append(Case(gap < -CLOSE, f"{evidence.title(line)} {100 * gap:+.1f}"))
+            cases.append(Case(gap < -CLOSE, f"{evidence.title(line)} {_points(gap)}"))
     return judge("Gradient ascent costs test accuracy (here: more than 3 points below Retrain)", "Tables IV, V", cases)
 
 
@@ -132,7 +136,7 @@ def label_is_harder(evidence: Evidence) -> Verdict:
         half, whole = evidence.value(line, "test_accuracy"), evidence.value(other, "test_accuracy")
         if half is not None and whole is not None and line.title == RETRAIN:
             cases.append(Case(whole < half, f"{evidence.title(line)} {100 * half:.1f}, whole {100 * whole:.1f}"))
-    claim = "Label unlearning lowers test accuracy more than sample unlearning does, for Retrain as for all methods"
+    claim = "Label unlearning lowers test accuracy more than sample unlearning does (here: looked at for Retrain)"
     return judge(claim, "Tables IV and V", cases)
 
 
@@ -161,7 +165,7 @@ def lowest_unlearning_accuracy(evidence: Evidence) -> Verdict:
         known = {name: value for name, value in others.items() if value is not None}
         if own is not None and known:
             least = min(known, key=lambda name: known[name])
-            told = f"{evidence.title(line)}, {_variant(line)} {100 * own:.1f} against {least} {100 * known[least]:.1f}"
+            told = f"{evidence.title(line)}, {line.title} {100 * own:.1f} against {least} {100 * known[least]:.1f}"
             cases.append(Case(own <= known[least], told))
     claim = "On images FedORA has the lowest unlearning accuracy of all methods"
     return judge(claim, "Figure 4", cases)
@@ -192,7 +196,7 @@ def membership_near_chance(evidence: Evidence) -> Verdict:
     for line in evidence.lines(SAMPLE) + evidence.lines(LABEL):
         value = evidence.value(line, "mia_asr") if line.title in evidence.variants else None
         if value is not None:
-            told = f"{evidence.title(line)}, {_variant(line)} {100 * value:.1f} %"
+            told = f"{evidence.title(line)}, {line.title} {100 * value:.1f} %"
             cases.append(Case(abs(value - 0.5) <= NEAR_CHANCE, told))
     claim = "After FedORA the paper's membership attack succeeds in about 50 % of cases (here: 45 to 55 %)"
     return judge(claim, "Figures 6 and 7", cases)
@@ -204,7 +208,7 @@ def honest_near_retrain(evidence: Evidence) -> Verdict:
     for line in evidence.lines(SAMPLE) + evidence.lines(LABEL):
         gap = evidence.sheet.gap(line, "mia_auc") if line.title in evidence.variants else None
         if gap is not None:
-            cases.append(Case(abs(gap) <= NEAR_CHANCE, f"{evidence.title(line)}, {_variant(line)} {gap:+.2f}"))
+            cases.append(Case(abs(gap) <= NEAR_CHANCE, f"{evidence.title(line)}, {line.title} {_signed(gap)}"))
     claim = "Not a claim of the paper: the honest attack's AUC on FedORA's models is within 0.05 of Retrain's"
     return judge(claim, "ours", cases)
 
@@ -231,7 +235,7 @@ def time_order(evidence: Evidence) -> Verdict:
         variant = next((name for name in evidence.variants if "paper" in name), "")
         if {"GA", RETRAIN, variant} <= set(times):
             order = sorted((name for name in times if name != evidence.variants[-1]), key=lambda name: times[name])
-            told = f"{data_set}: " + ", ".join(f"{name} {times[name]:.2f} s" for name in order)
+            told = f"{evidence.name(data_set)}: " + ", ".join(f"{name} {times[name]:.2f} s" for name in order)
             cases.append(Case(order[:2] == ["GA", variant], told))
     claim = "A round of GA is the fastest, FedORA's the second; Retrain's and CVFU's are the slowest"
     return judge(claim, "Table III", cases)
@@ -244,7 +248,7 @@ def fewer_bytes(evidence: Evidence) -> Verdict:
         reference = evidence.sheet.retrain(line)
         own, whole = evidence.value(line, "bytes"), evidence.value(reference, "bytes")
         if line.title in evidence.variants and own and whole:
-            cases.append(Case(own < whole, f"{evidence.title(line)}, {_variant(line)} {own / whole:.2f} of Retrain's"))
+            cases.append(Case(own < whole, f"{evidence.title(line)}, {line.title} {own / whole:.2f} of Retrain's"))
     return judge("FedORA sends less than Retrain", "Table II", cases)
 
 
@@ -266,7 +270,7 @@ def non_iid_costs(evidence: Evidence) -> Verdict:
     for plain, noisy in _pairs(evidence, "table-non-iid", "IID", "non-IID"):
         before, after = evidence.value(plain, "test_accuracy"), evidence.value(noisy, "test_accuracy")
         if before is not None and after is not None:
-            told = f"{plain.data_set}, {plain.title} {100 * before:.1f} to {100 * after:.1f}"
+            told = f"{evidence.name(plain.data_set)}, {plain.title} {100 * before:.1f} to {100 * after:.1f}"
             cases.append(Case(after < before, told))
     return judge("Noise on one party's images lowers every method's test accuracy", "Table VI", cases)
 
@@ -295,7 +299,7 @@ def _ablation(
             before = {metric: value for metric, value in with_part.items() if value is not None}
             after = {metric: value for metric, value in without.items() if value is not None}
             told = ", ".join(_moved(metric, before[metric], after[metric]) for metric in metrics)
-            cases.append(Case(holds(before, after), f"{line.data_set} {kind}: {told}"))
+            cases.append(Case(holds(before, after), f"{evidence.name(line.data_set)} {kind}: {told}"))
         return judge(claim, "Table VII", cases)
 
     return look
@@ -337,7 +341,9 @@ def _trend(experiment: str, metric: str, claim: str, where: str, *, falls: bool)
             known = [(setting, value) for setting, value in values if value is not None]
             if len(known) > 1:
                 moved = known[-1][1] - known[0][1]
-                told = f"{data_set}: " + ", ".join(f"{setting} {100 * value:.1f}" for setting, value in known)
+                told = f"{evidence.name(data_set)}: " + ", ".join(
+                    f"{setting} {100 * value:.1f}" for setting, value in known
+                )
                 cases.append(Case(moved < 0 if falls else moved > 0, told))
         return judge(claim, where, cases)
 
@@ -359,7 +365,9 @@ def delta_utility(evidence: Evidence) -> Verdict:
     for none, some in _pairs(evidence, "figure-delta", "δ=0%", "δ=5%"):
         before, after = evidence.value(none, "test_accuracy"), evidence.value(some, "test_accuracy")
         if before is not None and after is not None:
-            cases.append(Case(after > before, f"{none.data_set} {100 * before:.1f} to {100 * after:.1f}"))
+            cases.append(
+                Case(after > before, f"{evidence.name(none.data_set)} {100 * before:.1f} to {100 * after:.1f}")
+            )
     return judge("Test accuracy rises from δ = 0 to δ = 5 %", "Figure 8b", cases)
 
 
@@ -369,7 +377,7 @@ def delta_plateau(evidence: Evidence) -> Verdict:
     for some, every in _pairs(evidence, "figure-delta", "δ=25%", "δ=100%"):
         before, after = evidence.value(some, "test_accuracy"), evidence.value(every, "test_accuracy")
         if before is not None and after is not None:
-            told = f"{some.data_set} {100 * before:.1f} to {100 * after:.1f}"
+            told = f"{evidence.name(some.data_set)} {100 * before:.1f} to {100 * after:.1f}"
             cases.append(Case(abs(after - before) <= CLOSE, told))
     return judge("Beyond δ = 25 % test accuracy hardly changes (here: within 3 points)", "Figure 8b", cases)
 
@@ -380,7 +388,7 @@ def delta_speed(evidence: Evidence) -> Verdict:
     for some, every in _pairs(evidence, "figure-delta", "δ=5%", "δ=100%"):
         fast, slow = evidence.value(some, "seconds_per_round"), evidence.value(every, "seconds_per_round")
         if fast and slow:
-            cases.append(Case(slow / fast >= 2, f"{some.data_set} {slow / fast:.1f} times"))
+            cases.append(Case(slow / fast >= 2, f"{evidence.name(some.data_set)} {slow / fast:.1f} times"))
     return judge("δ = 5 % instead of 100 % makes a round 4.5 times as fast (here: at least twice)", "Figure 8b", cases)
 
 
@@ -390,7 +398,9 @@ def few_rows(evidence: Evidence) -> Verdict:
     for none, some in _pairs(evidence, "table-extreme", "δ=0%", "δ=1%"):
         before, after = evidence.value(none, "test_accuracy"), evidence.value(some, "test_accuracy")
         if none.request == "50 samples" and before is not None and after is not None:
-            cases.append(Case(after > before, f"{none.data_set} {100 * before:.1f} to {100 * after:.1f}"))
+            cases.append(
+                Case(after > before, f"{evidence.name(none.data_set)} {100 * before:.1f} to {100 * after:.1f}")
+            )
     return judge("Forgetting 50 rows, δ = 1 % keeps more test accuracy than δ = 0", "Table VIII", cases)
 
 
@@ -403,7 +413,7 @@ def one_row(evidence: Evidence) -> Verdict:
         if line.request == "1 sample" and line.title in evidence.variants and own is not None:
             beside = f", Retrain {100 * reference:.0f} %" if reference is not None else ""
             setting = f" {line.setting}" if line.setting else ""
-            told = f"{line.data_set}{setting}, {_variant(line)} {100 * own:.0f} %{beside}"
+            told = f"{evidence.name(line.data_set)}{setting}, {line.title} {100 * own:.0f} %{beside}"
             cases.append(Case(own == 0, told))
     claim = "A single forgotten row is never classified rightly afterwards"
     return judge(claim, "Table VIII", cases)
@@ -415,7 +425,7 @@ def noise_costs(evidence: Evidence) -> Verdict:
     for strong, weak in _pairs(evidence, "table-noise", "5.0e-4", "0.1e-4"):
         low, high = evidence.value(strong, "test_accuracy"), evidence.value(weak, "test_accuracy")
         if low is not None and high is not None:
-            told = f"{strong.data_set}, {_variant(strong)} {100 * high:.1f} to {100 * low:.1f}"
+            told = f"{evidence.name(strong.data_set)}, {strong.title} {100 * high:.1f} to {100 * low:.1f}"
             cases.append(Case(high - low > CLOSE, told))
     claim = "Noise of 5·10⁻⁴ instead of 0.1·10⁻⁴ costs much test accuracy (paper: 23 points; here: over 3)"
     return judge(claim, "Table IX", cases)
@@ -427,14 +437,18 @@ def strong_noise_costs(evidence: Evidence) -> Verdict:
     for strong, weak in _pairs(evidence, "table-noise", "1", "0.1e-4"):
         low, high = evidence.value(strong, "test_accuracy"), evidence.value(weak, "test_accuracy")
         if low is not None and high is not None:
-            told = f"{strong.data_set}, {_variant(strong)} {100 * high:.1f} to {100 * low:.1f}"
+            told = f"{evidence.name(strong.data_set)}, {strong.title} {100 * high:.1f} to {100 * low:.1f}"
             cases.append(Case(low < high, told))
     claim = "Not a claim of the paper: noise of 1, the size of the embeddings themselves, costs test accuracy"
     return judge(claim, "ours", cases)
 
 
-def _variant(line: Line) -> str:
-    return line.title
+def _points(gap: float) -> str:
+    return f"{100 * gap:+.1f}".replace("-", "−")
+
+
+def _signed(gap: float) -> str:
+    return f"{gap:+.2f}".replace("-", "−")
 
 
 def _half_and_whole(evidence: Evidence) -> list[tuple[Line, Line]]:

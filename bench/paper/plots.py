@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 CHANCE = {"mia_asr": 0.5, "mia_auc": 0.5}
 INK, GRID = "#222222", "#d9d9d9"
 FONT = 9
+MOST_PERCENT = 103.0  # whiskers may reach beyond what a share can be
+NARROWEST = 6.0  # inches
+PER_NAME = 1.7  # inches that a name in a legend takes
 
 
 class Plots:
@@ -35,7 +38,7 @@ class Plots:
         data_sets = list(dict.fromkeys(line.data_set for line in shown))
         if not data_sets:
             return None
-        canvas = _canvas(2.6 * len(data_sets) + 0.6, 2.1 * len(metrics) + 0.5)
+        canvas = _canvas(max(2.6 * len(data_sets) + 0.6, NARROWEST), 2.1 * len(metrics) + 0.6)
         axes = canvas.subplots(len(metrics), len(data_sets), squeeze=False, sharey="row")
         for row, metric in enumerate(metrics):
             for column, data_set in enumerate(data_sets):
@@ -44,6 +47,7 @@ class Plots:
                 if row == 0:
                     axis.set_title(self._plan.data_sets[data_set].title, fontsize=FONT + 1, color=INK)
             axes[row][0].set_ylabel(_unit(metric), fontsize=FONT)
+            _limit(axes[row][0], metric)  # once all panels of the row, which share it, are drawn
         self._legend(canvas, list(dict.fromkeys(line.title for line in lines)))
         return self._save(canvas, name, caption, self._in_words(shown, metrics))
 
@@ -97,6 +101,7 @@ class Plots:
             axis.set_title(_unit(metric), fontsize=FONT, color=INK)
             axis.set_xlabel(self._plan.experiments[experiment].varies, fontsize=FONT)
             _style(axis)
+            _limit(axis, metric)
         self._curve_legend(canvas, {self._plan.data_sets[one].title: palette[one] for one in data_sets})
         return self._save(canvas, name, caption, self._in_words(varied, metrics))
 
@@ -126,7 +131,8 @@ class Plots:
 
         handles: list[Patch | Line2D] = [Patch(color=self._colours[title], label=title) for title in titles]
         handles.append(_paper_handle())
-        canvas.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=FONT, frameon=False)
+        columns = min(len(handles), int(canvas.get_figwidth() / PER_NAME))
+        canvas.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=FONT, frameon=False)
 
     def _curve_legend(self, canvas: "Figure", colours: dict[str, str]) -> None:
         from matplotlib.lines import Line2D
@@ -136,7 +142,8 @@ class Plots:
         ]
         handles.append(Line2D([], [], color=INK, linestyle="--", label="Retrain"))
         handles.append(_paper_handle())
-        canvas.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=FONT, frameon=False)
+        columns = min(len(handles), int(canvas.get_figwidth() / PER_NAME))
+        canvas.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=FONT, frameon=False)
 
     def _in_words(self, lines: Sequence[Line], metrics: Sequence[str]) -> str:
         said = []
@@ -170,9 +177,14 @@ def _style(axis: "Axes") -> None:
     axis.tick_params(labelsize=FONT - 1, colors=INK, length=2)
     axis.grid(axis="y", color=GRID, linewidth=0.6)
     axis.set_axisbelow(True)
-    axis.set_ylim(bottom=0)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
+
+
+def _limit(axis: "Axes", metric: str) -> None:
+    """Begin at 0, and end where a share must."""
+    top = axis.get_ylim()[1]
+    axis.set_ylim(0, min(top, MOST_PERCENT) if METRICS[metric].percent else top)
 
 
 def _unit(metric: str) -> str:

@@ -21,10 +21,19 @@ class Metric:
     take: Callable[[Record], float | None]
     run: Run = "clean"
     percent: bool = True
+    decimals: int | None = None  # of what is no percentage; none: as many as its size deserves
 
-    def show(self, value: float) -> str:
-        """Write a value as tables do."""
-        return f"{100 * value:.1f}" if self.percent else f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
+    def show(self, value: float, *, like: float | None = None) -> str:
+        """Write a value as tables do; a spread has as many decimals as the figure it goes with."""
+        if self.percent:
+            return f"{100 * value:.1f}"
+        decimals = self.decimals if self.decimals is not None else _decimals(value if like is None else like)
+        return f"{value:,.{decimals}f}"
+
+
+def _decimals(value: float) -> int:
+    """Return the decimals that leave two or three digits that count."""
+    return next((count for count, least in enumerate((100, 10, 1, 0.1)) if abs(value) >= least), 4)
 
 
 def _figure(name: str) -> Callable[[Record], float | None]:
@@ -40,14 +49,16 @@ METRICS = {
     "forget_accuracy": Metric("Unlearning accuracy", _figure("forget_accuracy")),
     "forgotten_classes_accuracy": Metric("Forgotten classes", _figure("forgotten_classes_accuracy")),
     "mia_asr": Metric("MIA-ASR", _figure("mia_asr")),
-    "mia_auc": Metric("Honest MIA, AUC", _figure("mia_auc"), percent=False),
+    "mia_auc": Metric("Honest MIA, AUC", _figure("mia_auc"), percent=False, decimals=3),
     "mia_tpr_at_1_fpr": Metric("Honest MIA, TPR at 1 % FPR", _figure("mia_tpr_at_1_fpr")),
     "backdoor_asr": Metric("BD-ASR", _figure("backdoor_asr"), run="backdoor"),
     "untriggered_asr": Metric("BD-ASR without trigger", _figure("untriggered_asr"), run="backdoor"),
     "original_test_accuracy": Metric("Test accuracy, original", lambda one: one.original.get("test_accuracy")),
     "original_forget_accuracy": Metric("Accuracy on D_u, original", lambda one: one.original.get("forget_accuracy")),
     "original_mia_asr": Metric("MIA-ASR, original", lambda one: one.original.get("mia_asr")),
-    "original_mia_auc": Metric("Honest MIA, AUC, original", lambda one: one.original.get("mia_auc"), percent=False),
+    "original_mia_auc": Metric(
+        "Honest MIA, AUC, original", lambda one: one.original.get("mia_auc"), percent=False, decimals=3
+    ),
     "original_backdoor_asr": Metric("BD-ASR, original", lambda one: one.original.get("backdoor_asr"), run="backdoor"),
     "seconds_per_round": Metric("Seconds per round", _per_round, percent=False),
     "seconds": Metric("Seconds in all", lambda one: one.seconds["method"], percent=False),

@@ -9,6 +9,7 @@ from torch.optim.sgd import sgd
 
 from party.updates.rule import Rule
 from protos import phase_pb2
+from wire.errors import PartyError
 
 
 class Observe(Rule):
@@ -37,6 +38,19 @@ class Adam(Rule):
         """Take one step and clear the gradients for the next batch."""
         adam_step(self, self.update.adam, self.memory.kept)
         self.clear_gradients()
+
+
+def chosen_step(
+    rule: Rule, settings: phase_pb2.PrimalDescent | phase_pb2.Correction, kept: MutableMapping[str, Any]
+) -> None:
+    """Take the step that a rule's settings name."""
+    match settings.WhichOneof("step"):
+        case "sgd":
+            sgd_step(rule, settings.sgd, kept)
+        case "adam":
+            adam_step(rule, settings.adam, kept)
+        case _:
+            raise PartyError("coordinator", "asked for a descent without saying by which step")
 
 
 def sgd_step(rule: Rule, settings: phase_pb2.Sgd, kept: MutableMapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from party.updates.descent import adam_step, sgd_step
+from party.updates.descent import chosen_step
 from party.updates.rule import Memory, Rule
 from wire.errors import PartyError
 
@@ -69,13 +69,7 @@ class Correction(Rule):
         for θ, gradient, one in zip(self.parameters, gradients, g, strict=True):
             θ.grad = gradient - (back / squared) * one if back else gradient
         kept = self.memory.kept.setdefault("correction", {})
-        match settings.WhichOneof("step"):
-            case "sgd":
-                sgd_step(self, settings.sgd, kept)
-            case "adam":
-                adam_step(self, settings.adam, kept)
-            case _:
-                raise PartyError("coordinator", "asked for a correction without a step")
+        chosen_step(self, settings, kept)
         self.clear_gradients()
 
 

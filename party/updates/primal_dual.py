@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from party.updates.descent import adam_step, sgd_step
+from party.updates.descent import chosen_step
 from party.updates.rule import Memory, Rule
 from protos import phase_pb2
 from wire.errors import PartyError
@@ -131,13 +131,7 @@ class PrimalDescent(Rule):
             total = gradient - push if pushes else gradient
             θ.grad = total + ρ * (θ.detach() - θ_init) if ρ else total
         kept = self.memory.kept.setdefault("primal_descent", {})
-        match settings.WhichOneof("step"):
-            case "sgd":
-                sgd_step(self, settings.sgd, kept)
-            case "adam":
-                adam_step(self, settings.adam, kept)
-            case _:
-                raise PartyError("coordinator", "asked for a primal descent without a step")
+        chosen_step(self, settings, kept)
         if settings.fade:
             fade(self.parameters, support, settings.fade)
         self.clear_gradients()
