@@ -56,12 +56,15 @@ def test_points_of_one_cluster_follow_each_other() -> None:
 def test_a_cell_is_named_by_all_that_decides_it() -> None:
     base = Point()
     others = [
-        replace(base, **{name: value})
-        for name, value in (
-            ("method", "ga"), ("parties", 4), ("embedding", 8), ("batch", 32),
-            ("dtype", "float16"), ("tls", True), ("rate", 1e7), ("delay", 0.01),
-        )
-    ]  # fmt: skip
+        replace(base, method="ga"),
+        replace(base, parties=4),
+        replace(base, embedding=8),
+        replace(base, batch=32),
+        replace(base, dtype="float16"),
+        replace(base, tls=True),
+        replace(base, rate=1e7),
+        replace(base, delay=0.01),
+    ]
     cells = [as_cell(point, QUICK, hosts=True) for point in (base, *others)]
     cells += [as_cell(base, WHOLE, hosts=True), as_cell(base, QUICK, hosts=False)]
     assert len({cell.digest for cell in cells}) == len(cells)
@@ -83,7 +86,8 @@ def samples(*, a: float, b: float, wobble: float = 0.0) -> list[Sample]:
 def test_the_fit_finds_what_made_the_times() -> None:
     model = fit(samples(a=1.1, b=1.7))
     assert model is not None
-    assert (model.a, model.b) == (pytest.approx(1.1), pytest.approx(1.7))
+    assert model.a == pytest.approx(1.1)
+    assert model.b == pytest.approx(1.7)
     assert model.largest_error == pytest.approx(0, abs=1e-9)
 
 
