@@ -30,12 +30,12 @@ from wire.process import ENDS_WITHIN_SECONDS
 IMAGE = "fedora-vfl:local"
 USER = "10001"
 
-ON_ENGINE = pytest.mark.timeout(900)  # the first of these tests makes a base image and builds on it
+ON_ENGINE = pytest.mark.timeout(1800)  # the first of these tests makes a base image and builds on it
 
 SHORT: dict[str, Any] = {"train": {"epochs": 1}}
 LONG: dict[str, Any] = {"train": {"epochs": 10_000}}
 # Longer than any of these takes on a busy machine.
-PATIENCE = 240.0
+PATIENCE = 600.0
 SILENCE = Deadlines().silence
 # From when a member has gone until the user is told: silence is noticed by both ends of a link, one after the other.
 TOLD_WITHIN = 2 * SILENCE + 10
@@ -119,7 +119,7 @@ def running_engine() -> Iterator[Engine]:
             running = stack.enter_context(engine())
         except NoEngine as reason:
             pytest.skip(str(reason))
-        running.compose(REPOSITORY, "build", "coordinator", seconds=600)
+        running.compose(REPOSITORY, "build", "coordinator", seconds=1500)
         yield running
 
 
