@@ -74,9 +74,9 @@ def test_a_cell_is_named_by_all_that_decides_it() -> None:
 
 
 def samples(*, a: float, b: float, wobble: float = 0.0) -> list[Sample]:
-    found = []
+    found = [Sample("one", 0.5, 4e7, 30)]
     for number, (rate, delay) in enumerate([(1e7, 0.0), (5e7, 0.0), (2e8, 0.0), (None, 0.01), (None, 0.05)]):
-        sample = Sample(0.0, 0.5, 4e7, 30, rate, delay)
+        sample = Sample("one", 0.0, 4e7, 30, rate, delay)
         transfer, waiting = sample.terms
         off = 1 + wobble * (-1) ** number
         found.append(replace(sample, seconds=off * (0.5 + a * transfer + b * waiting)))
@@ -98,8 +98,16 @@ def test_the_models_error_is_that_of_points_it_has_not_seen() -> None:
 
 
 def test_too_few_points_give_no_model() -> None:
-    assert fit(samples(a=1.0, b=1.0)[:2]) is None
-    assert fit([Sample(1.0, 1.0, 1e6, 10)] * 5) is None
+    assert fit(samples(a=1.0, b=1.0)[:3]) is None
+    assert fit([Sample("one", 1.0, 1e6, 10)] * 5) is None
+
+
+def test_a_moment_in_which_the_machine_was_busy_does_not_count_as_compute() -> None:
+    quiet = samples(a=1.0, b=1.0)
+    busy = replace(quiet[0], seconds=9.0)
+    model = fit([busy, *quiet[1:]])
+    assert model is not None
+    assert model.compute["one"] == min(sample.seconds for sample in quiet[1:])
 
 
 # The report

@@ -56,16 +56,16 @@ def _bars(axis: "Axes", place: int, results: Results, point: Point) -> None:
 
 def draw_seconds(results: Results, methods: Sequence[str], path: Path) -> bool:
     """Draw seconds against rate: the model as lines, what was measured as marks."""
-    model = results.model
-    if model is None:
+    if results.model is None:
         return False
     canvas = _canvas(6.4, 3.6)
     axis = canvas.subplots()
     rates = np.geomspace(10, 1000, 40)
     for method in methods:
-        samples = [results.sample(Point(method, rate=rate * MEGABIT)) for rate in rates]
-        lines = [(rate, model.seconds(one)) for rate, one in zip(rates, samples, strict=True) if one]
-        axis.plot(*zip(*lines, strict=True), color=COLOURS[method], linewidth=1.2, label=method)
+        modelled = [results.modelled(Point(method, rate=rate * MEGABIT)) for rate in rates]
+        lines = [(rate, one) for rate, one in zip(rates, modelled, strict=True) if one is not None]
+        if lines:
+            axis.plot(*zip(*lines, strict=True), color=COLOURS[method], linewidth=1.2, label=method)
         marks = [
             (point.rate / MEGABIT, one.seconds["method"])
             for point, one in results.measured.items()

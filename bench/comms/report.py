@@ -17,6 +17,7 @@ from settings.storage import write_atomically
 from wire.protocol import VERSION
 
 FIGURES = ("predicted", "tensor", "protobuf", "wire", "waits", "job_protobuf", "job_wire", "job_packets")
+BUSY = 2.5  # processes per core, beyond which the page says so
 SHOWN_RATES = (10, 20, 50, 100, 200, 500, 1000)  # megabits per second
 # Of each sweep: its heading, and what its column of settings is called.
 TITLES = {
@@ -36,9 +37,9 @@ evaluation and alignment included; the method's share is taken to be that of its
 TIME_MODEL = """\
     seconds = compute + a · bytes · 8 / rate + b · waits · round trip
 
-`compute` is the time without a limit; `bytes` are those on the active party's line, both ways, which all exchange \
-passes; `waits` is how often a passive party needs an answer before it goes on. a and b are fitted to all measured \
-points, of all methods at once."""
+`compute` is the least time that was measured of the method, as a limit, and other work of the machine, only add to \
+it; `bytes` are those on the active party's line, both ways, which all exchange passes; `waits` is how often a passive \
+party needs an answer before it goes on. a and b are fitted to all measured points, of all methods at once."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,11 @@ def _blocks(material: Material, page: Path) -> Iterator[str]:
         "Seconds depend on the machine; bytes, but for acknowledgements, do not. Of the points whose seconds are "
         f"compared, the fastest of {extent.repeats} jobs counts."
     )
+    if results.load is not None and results.load > BUSY * (os.cpu_count() or 1):
+        yield (
+            f"**The machine was busy**: {results.load:.0f} processes at once wanted its {os.cpu_count()} cores (load "
+            "average, median of all points). Seconds are longer, and scatter more, than they need to."
+        )
     if material.without_hosts:
         yield f"Bytes on the wire and rates are left out: {material.without_hosts}."
     yield EXPLAINED
@@ -164,10 +170,10 @@ def _distances(material: Material) -> Iterator[str]:
 
 def _seconds(results: Results, point: Point) -> str:
     """Show what was measured and what the model says."""
-    measured, sample, model = results.measured.get(point), results.sample(point), results.model
+    measured, modelled = results.measured.get(point), results.modelled(point)
     said = f"{measured.seconds['method']:.2f}" if measured else ""
-    if sample and model and point.needs_hosts:
-        return f"{said} *({model.seconds(sample):.2f})*" if said else f"*{model.seconds(sample):.2f}*"
+    if modelled is not None and point.needs_hosts:
+        return f"{said} *({modelled:.2f})*" if said else f"*{modelled:.2f}*"
     return said or "–"
 
 

@@ -1,7 +1,9 @@
 """What came of the points, and what follows from it."""
 
+import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from bench.comms.model import Model, Sample, fit
 from bench.comms.points import Extent, Point, as_cell, distinct
@@ -36,20 +38,35 @@ class Results:
     failed: dict[Point, str]
     missing: int  # not run yet
 
-    @property
+    @cached_property
     def model(self) -> Model | None:
-        """The time model, fitted to all points with a limit or a distance."""
-        return fit([sample for one in self.measured.values() if (sample := self.sample(one.point, one)) is not None])
+        """The time model, fitted to all points of which some like them have a limit or a distance."""
+        kinds = {_kind(point) for point in self.measured if point.needs_hosts}
+        return fit(
+            [
+                Sample(_kind(point), one.seconds["method"], 8 * one.wire, one.cost["waits"], point.rate, point.delay)
+                for point, one in self.measured.items()
+                if _kind(point) in kinds and one.wire
+            ]
+        )
 
-    def sample(self, point: Point, result: Result | None = None) -> Sample | None:
-        """Return what the model knows about a point, measured or not; None without the same point at no limit."""
-        twin = self.measured.get(replace(point, rate=None, delay=0.0))
-        if twin is None or twin.wire is None:
+    def modelled(self, point: Point) -> float | None:
+        """Return the seconds that the model gives for a point, measured or not; None where it knows nothing like it."""
+        like = self.measured.get(replace(point, rate=None, delay=0.0))
+        if not self.model or like is None or not like.wire or _kind(point) not in self.model.compute:
             return None
-        seconds = result.seconds["method"] if result else 0.0
-        of = result or twin
-        bits = 8 * (of.wire or twin.wire)
-        return Sample(seconds, twin.seconds["method"], bits, of.cost["waits"], point.rate, point.delay)
+        return self.model.seconds(Sample(_kind(point), 0.0, 8 * like.wire, like.cost["waits"], point.rate, point.delay))
+
+    @property
+    def load(self) -> float | None:
+        """How many processes wanted to run at once while this was measured: the median of all points."""
+        loads = [one.cost["load"] for one in self.measured.values() if "load" in one.cost]
+        return statistics.median(loads) if loads else None
+
+
+def _kind(point: Point) -> str:
+    """Name what points that differ only in rate and distance have in common."""
+    return replace(point, rate=None, delay=0.0).describe()
 
 
 def read_results(store: Store, extent: Extent, points: Iterable[Point], *, hosts: bool) -> Results:

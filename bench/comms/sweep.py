@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -86,7 +87,7 @@ class Sweep:
             why="",
             figures={},
             original={},
-            cost={**_of_method(unlearned["bytes"]), **_of_job(result["bytes"], counted)},
+            cost={**_of_method(unlearned["bytes"]), **_of_job(result["bytes"], counted), "load": os.getloadavg()[0]},
             seconds={"method": unlearned["seconds"], "job": result["seconds"], "cell": seconds},
             versions={name: str(value) for name, value in result["versions"].items()},
         )
