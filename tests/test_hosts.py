@@ -70,9 +70,10 @@ def test_the_kernel_counts_frames_as_on_a_cable_unless_told_to_count_whole_packe
         network.throughput("one", "other", size=size)
         network.throughput("whole", "other", size=size)
         cut, whole = network.counters("one"), network.counters("whole")
-    assert cut.sent_bytes - size == pytest.approx(HEADERS * cut.sent_packets, rel=0.05)
+    # On a busy machine some are sent twice.
+    assert 0 <= cut.sent_bytes - size - HEADERS * cut.sent_packets < 0.1 * size
     assert cut.sent_bytes / cut.sent_packets <= 1514
-    assert whole.sent_bytes < 1.01 * size < cut.sent_bytes
+    assert whole.sent_bytes / whole.sent_packets > 2 * 1514
 
 
 def test_a_capture_hears_what_one_host_tells_another() -> None:
@@ -293,8 +294,9 @@ def test_the_difference_is_headers_frames_and_records(request: pytest.FixtureReq
     content = wire.bytes - HEADERS * wire.packets  # what TCP carried
     # gRPC's 5 bytes a message, and HTTP/2's 9 a frame of at most 16 KiB; TLS's 22 a record of at most 16 KiB.
     framing = 14 * messages + (9 + 22 * (kind == "secured")) * (protobuf / 16384)
-    # The rest: window updates, pings, joining, the messages that close the books, and handshakes.
-    assert 0 <= content - protobuf - framing < 0.01 * protobuf
+    # The rest: window updates, pings, the messages that close the books, handshakes, and on a busy machine what was sent
+    # twice.
+    assert 0 <= content - protobuf - framing < 0.02 * protobuf
 
 
 def test_frames_acknowledgements_and_tls_take_less_than_a_tenth(secured: Ran) -> None:
