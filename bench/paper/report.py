@@ -96,7 +96,7 @@ def compose(material: Material, out: Path) -> Document:
     """Put the report together."""
     sheet = Sheet(material.places, material.records)
     tables, plots = Tables(sheet, material.plan), Plots(sheet, material.plan, out / "plots")
-    blocks: list[Block] = [*_opening(material, sheet)]
+    blocks: list[Block] = [*_opening(material, sheet, tables)]
     for name, experiment in material.plan.experiments.items():
         blocks += _section(name, experiment, material, sheet, tables, plots)
     blocks += _gaps(material)
@@ -108,7 +108,13 @@ def compose(material: Material, out: Path) -> Document:
     return Document(title, subtitle, blocks)
 
 
-def _opening(material: Material, sheet: Sheet) -> list[Block]:
+def _in_short(tables: Tables) -> list[Block]:
+    """Return the one table for who reads no further."""
+    table = tables.at_a_glance(["sample-unlearning", "label-unlearning"])
+    return [Heading(2, "In short", "short"), table] if table else []
+
+
+def _opening(material: Material, sheet: Sheet, tables: Tables) -> list[Block]:
     found = findings(sheet, material.plan)
     size = (
         "These runs are much smaller than the paper's: parts of the data sets, small networks, few epochs, two or "
@@ -135,6 +141,7 @@ def _opening(material: Material, sheet: Sheet) -> list[Block]:
         Bullets([f"{one.title}: {one.about}" for one in material.plan.methods.values()]),
         Heading(3, "Data sets", "data-sets"),
         _data_sets(material),
+        *_in_short(tables),
         Heading(2, "Where these runs agree with the paper, and where not", "findings"),
         Paragraph(summary(found)),
         Paragraph(

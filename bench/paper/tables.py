@@ -1,6 +1,7 @@
 """The paper's tables, ours and the paper's figures side by side."""
 
 from collections.abc import Sequence
+from statistics import mean
 
 from bench.paper.complexity import FORMULAS
 from bench.paper.document import Row, Table
@@ -82,6 +83,42 @@ class Tables:
         caption = f"{title}, {self._title(data_set)}. {self._source(experiment)}{self._seeds(lines)}"
         notes = [note for metric in SETTING_METRICS for note in self._notes(lines, metric)]
         return Table(caption, ["", "", *names], rows, list(dict.fromkeys(notes)))
+
+    def at_a_glance(self, experiments: Sequence[str]) -> Table | None:
+        """Return every method's mean distance from Retrain over all cases of some experiments, and its cost."""
+        lines = [line for name in experiments for line in self._sheet.lines(name)]
+        rows = []
+        for title in dict.fromkeys(line.title for line in lines if line.title != RETRAIN):
+            cases = [line for line in lines if line.title == title]
+            entries = [
+                *(_points(self._gaps(cases, metric)) for metric in ("test_accuracy", "forget_accuracy")),
+                _mean([abs(gap) for gap in self._gaps(cases, "mia_auc")], "{:.3f}"),
+                _points(self._gaps(cases, "backdoor_asr")),
+                *(_mean(self._shares(cases, metric), "{:.2f}") for metric in ("bytes", "seconds")),
+            ]
+            rows.append(Row(title, "", entries))
+        if not any(entry != NONE for row in rows for entry in row.entries):
+            return None
+        header = ["", "", "test accuracy", "unlearning accuracy", "honest AUC", "backdoor", "bytes", "seconds"]
+        caption = (
+            "How far from Retrain each method ends, over all data sets and requests of sample and label unlearning: "
+            "mean distance, whichever way, in points (AUC: as it is); bytes and seconds as shares of Retrain's."
+        )
+        return Table(caption, header, rows)
+
+    def _gaps(self, lines: Sequence[Line], metric: str) -> list[float]:
+        found = (self._sheet.gap(line, metric) for line in lines)
+        return [gap for gap in found if gap is not None]
+
+    def _shares(self, lines: Sequence[Line], metric: str) -> list[float]:
+        """Return each line's cost as a share of Retrain's."""
+        shares = []
+        for line in lines:
+            reference = self._sheet.retrain(line)
+            ours, theirs = (self._sheet.value(one, metric) if one else None for one in (line, reference))
+            if ours is not None and theirs:
+                shares.append(ours / theirs)
+        return shares
 
     def cost(self, experiment: str, data_set: str) -> Table | None:
         """Return what methods cost: bytes as the complexity table has them and as counted, rounds, seconds."""
@@ -195,3 +232,12 @@ def _megabytes(value: float | None) -> str:
 
 def _share(value: float | None, whole: float | None) -> str:
     return NONE if value is None or not whole else f"{value / whole:.2f}"
+
+
+def _points(gaps: Sequence[float]) -> str:
+    """Write the mean distance in points."""
+    return _mean([100 * abs(gap) for gap in gaps], "{:.1f}")
+
+
+def _mean(values: Sequence[float], shown: str) -> str:
+    return shown.format(mean(values)) if values else NONE
