@@ -294,7 +294,7 @@ def test_the_difference_is_headers_frames_and_records(request: pytest.FixtureReq
     content = wire.bytes - HEADERS * wire.packets  # what TCP carried
     # gRPC's 5 bytes a message, and HTTP/2's 9 a frame of at most 16 KiB; TLS's 22 a record of at most 16 KiB.
     framing = 14 * messages + (9 + 22 * (kind == "secured")) * (protobuf / 16384)
-    # The rest: window updates, pings, the messages that close the books, handshakes, and what a busy machine sent twice.
+    # The rest: window updates, pings, the messages that close the books, handshakes; a busy machine sends some twice.
     assert 0 <= content - protobuf - framing < 0.02 * protobuf
 
 

@@ -93,6 +93,11 @@ def _style(axis: "Axes") -> None:
     axis.tick_params(labelsize=FONT - 1, length=2)
     axis.grid(axis="y", color="#d9d9d9", linewidth=0.6)
     axis.set_axisbelow(True)
+    for scale in (axis.xaxis, axis.yaxis):
+        if scale.get_scale() == "log":
+            scale.set_major_formatter("{x:g}")
+            scale.set_minor_formatter("{x:g}" if scale is axis.yaxis else "")
+    axis.tick_params(which="minor", labelsize=FONT - 2)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
 
