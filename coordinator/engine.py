@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from coordinator.cost import CostModel
 from coordinator.ledger import Ledger
 from coordinator.methods import Method, Outcome, R, TakeBack
+from coordinator.observing import Observations
 from coordinator.roster import Connection
 from protos.control_pb2 import (
     Accepted,
@@ -38,6 +39,7 @@ from protos.failure_pb2 import Failure
 from protos.meter_pb2 import Reading
 from protos.phase_pb2 import Correction, Phase, PrimalDescent, Report, Samples, Update
 from settings.federation import Federation
+from wire import logs
 from wire.errors import DataError, FedoraError, PartyError, from_failure
 from wire.protocol import COORDINATOR
 
@@ -52,8 +54,15 @@ ECHO_SECONDS = 1.0
 class Engine:
     """All parties of one job, as one."""
 
-    def __init__(self, federation: Federation, connections: list[Connection], tell: Tell) -> None:
+    def __init__(
+        self,
+        federation: Federation,
+        connections: list[Connection],
+        tell: Tell,
+        observations: Observations | None = None,
+    ) -> None:
         self._federation, self._connections, self._tell = federation, connections, tell
+        self._observations = observations or Observations(federation.parties)
         self._active = federation.active.name
         self._phases = 0
         self._cost: CostModel | None = None
@@ -68,6 +77,7 @@ class Engine:
 
     async def setup(self, setup: Setup) -> dict[str, Ready]:
         """Have every party join its rows and make its networks."""
+        logs.in_job(setup.job)
         answers = await self._ask(
             FromCoordinator(setup=setup), "ready", patience=self._federation.deadlines.setup + GRACE_SECONDS
         )
@@ -198,6 +208,8 @@ class Engine:
         phase.number = self._phases
         started = PhaseStarted(name=phase.name, round=phase.round, of_rounds=rounds, phase=phase.number)
         await self._tell(Event(started=started))
+        self._observations.phase_began(phase)
+        logs.in_phase(phase.name, phase.round)
         for connection in self._connections:
             connection.meter.enter(phase.name, phase.round)
         began = time.perf_counter()
@@ -222,6 +234,7 @@ class Engine:
             told = (self.identity, phase.SerializeToString(deterministic=True).hex(), outcome.loss)
             self.identity = hashlib.sha256(repr(told).encode()).hexdigest()
         self.history.append(_entry(phase, outcome, reports))
+        self._observations.phase_finished(phase, self.history[-1])
         finished = PhaseFinished(
             name=phase.name,
             round=phase.round,

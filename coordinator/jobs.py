@@ -2,23 +2,31 @@
 
 import asyncio
 import logging
-import traceback
 from collections.abc import AsyncIterator
+
+import grpc
 
 from coordinator.course import Course
 from coordinator.engine import Engine
 from coordinator.job import Job
+from coordinator.observing import FINISHED, GIVEN_UP, REFUSED, STOPPED, Observations, failed
 from coordinator.roster import Roster
 from protos.control_pb2 import DESCRIPTOR, Event, Result
 from protos.control_pb2 import Job as JobMessage
 from protos.failure_pb2 import Failure
 from settings.federation import Federation
 from settings.files import parse
+from wire import logs
 from wire.errors import FedoraError, PartyError, to_failure
+from wire.logs import discreet, unexpected
 from wire.protocol import COORDINATOR, check_protocol
 from wire.signing import SigningKey
+from wire.tls import check_operator
 
 SUBMIT = DESCRIPTOR.services_by_name["Jobs"].methods_by_name["Submit"]
+
+# How long the parties of a job may take to let go of it when the coordinator is stopped.
+STOP_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
 
@@ -26,14 +34,24 @@ log = logging.getLogger(__name__)
 class Jobs:
     """The user's side of the coordinator."""
 
-    def __init__(self, federation: Federation, roster: Roster, key: SigningKey) -> None:
-        self._federation, self._roster, self._key = federation, roster, key
+    def __init__(self, federation: Federation, roster: Roster, key: SigningKey, observations: Observations) -> None:
+        self._federation, self._roster, self._key, self._observations = federation, roster, key, observations
         self._busy = False
+        self._stopping = False
+        self._works: dict[asyncio.Task[None], asyncio.Queue[Event]] = {}  # with what their users are told
 
-    async def submit(self, request: bytes, _: object) -> AsyncIterator[bytes]:
+    async def submit(self, request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
         """Run a job and stream what happens; the job is given up when the user hangs up."""
         events: asyncio.Queue[Event] = asyncio.Queue()
+        try:
+            check_operator(context)
+        except PartyError as error:
+            log.warning("refused a job from %s: %s", context.peer(), error)
+            yield Event(failure=to_failure(error, reporter="")).SerializeToString()
+            return
         work = asyncio.create_task(self._work(request, events))
+        self._works[work] = events
+        work.add_done_callback(self._works.pop)
         try:
             while True:
                 event = await events.get()
@@ -41,32 +59,63 @@ class Jobs:
                 if event.WhichOneof("content") in ("failure", "result"):
                     return
         finally:
-            if not work.done():
+            if not work.done() and not self._stopping:
                 log.warning("the user hung up; the job is given up")
                 work.cancel()
             await asyncio.gather(work, return_exceptions=True)
 
+    async def stop(self) -> None:
+        """Give up the job that runs, with a sentence to its user, and let its parties go; take no other."""
+        self._stopping = True
+        works = dict(self._works)
+        for work, events in works.items():
+            # Told before the parties are let go, which may take longer than there is time.
+            events.put_nowait(Event(failure=to_failure(_stopped(), reporter="")))
+            work.cancel()
+        if works:
+            await asyncio.wait(works, timeout=STOP_SECONDS)
+
     async def _work(self, request: bytes, events: asyncio.Queue[Event]) -> None:
         """Run a job; its last event says how it ended."""
+        outcome = REFUSED
         try:
+            if self._stopping:
+                raise _stopped()
             message = _read(request)
             check_protocol(message.protocol, peer="the command line")
             job = parse(message.settings, Job, origin=message.origin)
             if self._busy:
                 raise PartyError(COORDINATOR, "is busy with another job: try again when it has ended")
             self._busy = True
+            outcome = GIVEN_UP
+            self._observations.job_began()
+            log.info("a job begins")
             try:
                 last = Event(result=await self._run(job, events))
+                outcome = FINISHED
             finally:
                 self._busy = False
         except FedoraError as error:
-            log.error("%s", error)
+            log.error("%s", discreet(error))
             last = Event(failure=to_failure(error, reporter=""))
+            outcome = outcome if outcome == REFUSED else failed(error.kind)
         except Exception as error:
-            log.error("%s", traceback.format_exc())
+            log.error("%s", unexpected(error))
+            outcome = failed(Failure.INTERNAL)
             reason = f"failed with an unexpected {type(error).__name__}: {error}"
             last = Event(failure=Failure(kind=Failure.INTERNAL, culprit=COORDINATOR, reason=reason))
+        finally:
+            self._note(STOPPED if outcome == GIVEN_UP and self._stopping else outcome)
         await events.put(last)
+
+    def _note(self, outcome: str) -> None:
+        """Let those who look at the coordinator know how a job went."""
+        if outcome == REFUSED:
+            self._observations.job_refused()
+            return
+        log.info("the job has ended: %s", outcome)
+        self._observations.job_ended(outcome)
+        logs.in_job("")
 
     async def _run(self, job: Job, events: asyncio.Queue[Event]) -> Result:
         """Wait for all parties, then do what the job asks for."""
@@ -76,7 +125,7 @@ class Jobs:
         async def say(note: str) -> None:
             await events.put(Event(note=note))
 
-        engine = Engine(self._federation, await self._roster.complete(), events.put)
+        engine = Engine(self._federation, await self._roster.complete(), events.put, self._observations)
         reason = "the job was stopped"
         try:
             outcome = await Course(job, engine, self._federation, self._key, say).run()
@@ -85,9 +134,16 @@ class Jobs:
         except FedoraError as error:
             reason = str(error)
             raise
+        except asyncio.CancelledError:
+            reason = str(_stopped()) if self._stopping else reason
+            raise
         finally:
             # Shielded: a user who hangs up, or a second Ctrl-C, must not leave a party in the middle of a job.
             await asyncio.shield(engine.dismiss(reason))
+
+
+def _stopped() -> PartyError:
+    return PartyError(COORDINATOR, "was stopped by a signal", Failure.INTERNAL)
 
 
 def _read(request: bytes) -> JobMessage:

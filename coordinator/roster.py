@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 
 import grpc
 
+from coordinator.observing import Observations
 from protos.control_pb2 import DESCRIPTOR, FromCoordinator, FromParty, Welcome
 from protos.failure_pb2 import Failure
 from settings.federation import Federation
 from wire.errors import FedoraError, PartyError, to_failure
+from wire.health import Health
 from wire.link import Link, pack_control, read_first, unpack_control
-from wire.meter import Meter
+from wire.logs import discreet
+from wire.meter import Meter, Totals
 from wire.protocol import COORDINATOR, VERSION, check_protocol
+from wire.tls import Member, check_caller
 
 JOIN = DESCRIPTOR.services_by_name["Control"].methods_by_name["Join"]
 
@@ -34,8 +38,8 @@ class Connection:
 class Roster:
     """Lets parties join and tells when all are here."""
 
-    def __init__(self, federation: Federation) -> None:
-        self._federation = federation
+    def __init__(self, federation: Federation, observations: Observations, health: Health, totals: Totals) -> None:
+        self._federation, self._observations, self._health, self._totals = federation, observations, health, totals
         self._present: dict[str, Connection] = {}
         self._refused: dict[str, tuple[float, PartyError]] = {}  # when, and why
         self._changed = asyncio.Condition()
@@ -72,12 +76,14 @@ class Roster:
             message, packed = await read_first(context, unpack, patience=self._federation.deadlines.join)
             if message.WhichOneof("content") != "hello":
                 raise PartyError("a caller", "did not begin with hello")
+            role = "active" if message.hello.party == self._federation.active.name else "passive"
+            check_caller(context, Member(message.hello.party, role))
             name = message.hello.party
             self._check(name, message.hello.protocol)
         except FedoraError as error:
             await self._refuse(name, error, context)
             return
-        meter = Meter()
+        meter = Meter(self._totals)
         meter.count(name, COORDINATOR, packed)
         link: ControlLink = Link(
             context, me=COORDINATOR, peer=name, meter=meter, pack=pack_control, unpack=unpack_control(FromParty)
@@ -87,6 +93,7 @@ class Roster:
             await link.send(FromCoordinator(welcome=Welcome(version=VERSION)))
             log.info("%s joined, release %s", name, message.hello.version)
             self._refused.pop(name, None)
+            self._tell_joined(name, True)
             async with self._changed:
                 self._changed.notify_all()
             await link.ended()
@@ -94,6 +101,17 @@ class Roster:
             log.info("%s left", name)
             if self._present.get(name) is connection:
                 del self._present[name]
+                self._tell_joined(name, False)
+
+    def hang_up(self) -> None:
+        """End the control streams of all parties."""
+        for connection in self._present.values():
+            connection.link.close()
+
+    def _tell_joined(self, name: str, here: bool) -> None:
+        """Let those who look at the coordinator know who is here, and whether all are."""
+        self._observations.joined(name, here)
+        self._health.set_ready(not self.missing())
 
     def _check(self, name: str, protocol: int) -> None:
         """Refuse whoever may not join."""
@@ -106,7 +124,8 @@ class Roster:
 
     async def _refuse(self, name: str, error: FedoraError, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
         """Tell the caller why, and remember it for the job that waits for that party."""
-        log.warning("refused a connection from %s: %s", context.peer(), error)
+        log.warning("refused a connection from %s: %s", context.peer(), discreet(error))
+        self._observations.refused_join()
         failure = to_failure(error, reporter=COORDINATOR)
         await context.write(FromCoordinator(failure=failure).SerializeToString())
         if isinstance(error, PartyError) and name in self.missing():

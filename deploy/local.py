@@ -14,15 +14,18 @@ from typing import Any, Self
 
 import yaml
 
+from deploy.authority import OPERATOR, issue_all
 from settings.federation import Active, Coordinator, Deadlines, Federation
 from settings.storage import write_atomically
 from wire.errors import FedoraError, PartyError, PortError, from_exit_code
 from wire.protocol import COORDINATOR
 from wire.signing import SigningKey
+from wire.tls import Identity
 
 # Above the well-known ports, below the range from which outgoing connections take theirs.
 PORTS = range(20000, 32768)
 GRACE_SECONDS = 5.0
+CERTIFICATES = "certificates"
 
 
 def free_address() -> str:
@@ -52,6 +55,7 @@ def lay_out(
     *,
     threads: int | None = None,
     privacy: Mapping[str, Mapping[str, object]] | None = None,
+    tls: bool = False,
 ) -> None:
     """Write the federation file and every party's file into a folder, as organisations would each on their own.
 
@@ -61,6 +65,8 @@ def lay_out(
     members = [COORDINATOR, *federation.parties]
     keys = {name: SigningKey.load_or_make(folder / "keys" / name).public for name in members}
     _write_yaml(folder / "federation.yaml", {**federation.model_dump(), "keys": keys})
+    if tls:
+        issue_all(federation, folder / CERTIFICATES)
     threads = threads or max(1, (os.cpu_count() or 1) // (len(federation.parties) + 1))
     for name in federation.parties:
         party = {
@@ -71,6 +77,8 @@ def lay_out(
             "keys": f"../keys/{name}",
             "threads": threads,
         }
+        if tls:
+            party["certificates"] = f"../{CERTIFICATES}/{name}"
         if privacy and name in privacy:
             party["privacy"] = dict(privacy[name])
         _write_yaml(folder / "parties" / f"{name}.yaml", party)
@@ -88,10 +96,18 @@ class LocalCluster:
     """The processes of a folder made by `lay_out`. They end with this object, and with this process."""
 
     def __init__(
-        self, folder: Path, federation: Federation, *, programs: Mapping[str, Sequence[str]] | None = None
+        self,
+        folder: Path,
+        federation: Federation,
+        *,
+        programs: Mapping[str, Sequence[str]] | None = None,
+        hosts: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """`programs` are other Python modules, with arguments, to run for some members; an empty one is not run."""
-        self._folder, self.federation = folder, federation
+        """`programs` are other Python modules, with arguments, to run for some members; an empty one is not run.
+
+        `hosts` are the words that, put before some member's command, run it on a host of its own.
+        """
+        self._folder, self.federation, self._hosts = folder, federation, hosts or {}
         self._programs = {COORDINATOR: ["coordinator"], **{name: ["party"] for name in federation.parties}}
         self._programs.update({name: list(program) for name, program in (programs or {}).items()})
         self.processes: dict[str, asyncio.subprocess.Process] = {}
@@ -136,6 +152,12 @@ class LocalCluster:
                 _signal(process, signal.SIGKILL)
             await asyncio.gather(*(process.wait() for process in running))
 
+    @property
+    def operator(self) -> Identity | None:
+        """Who submits jobs; nobody in particular in a cluster without certificates."""
+        folder = self._folder / CERTIFICATES / OPERATOR.name
+        return Identity.load(folder) if folder.exists() else None
+
     def log_path(self, name: str) -> Path:
         """Return where a process's log is."""
         return self._folder / "logs" / f"{name}.log"
@@ -145,12 +167,15 @@ class LocalCluster:
         if not (program := self._programs[name]):
             return
         config = self._folder / ("federation.yaml" if name == COORDINATOR else f"parties/{name}.yaml")
+        if name == COORDINATOR and (self._folder / CERTIFICATES).exists():
+            program = [*program, "--certificates", str(self._folder / CERTIFICATES / COORDINATOR)]
         path = self.log_path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as log:
             # Its own session: Ctrl-C reaches this process alone, which then ends the others in order. Its standard
             # input is held open here, so that it ends even if this process is killed.
             self.processes[name] = await asyncio.create_subprocess_exec(
+                *self._hosts.get(name, ()),
                 *(sys.executable, "-m", *program, "--config", str(config), "--end-with-parent"),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,

@@ -7,19 +7,27 @@ import grpc
 from protos.control_pb2 import DESCRIPTOR, Event, Job, Result
 from protos.failure_pb2 import Failure
 from settings.federation import Deadlines
-from wire.channels import check_right_service, dial, path, reach
+from wire.channels import Secured, check_right_service, dial, path, reach
 from wire.errors import PartyError, from_failure
 from wire.protocol import COORDINATOR, PROTOCOL
+from wire.tls import COORDINATOR_MEMBER, Identity
 
 SUBMIT = DESCRIPTOR.services_by_name["Jobs"].methods_by_name["Submit"]
 
 
 async def submit(
-    address: str, settings: str, *, origin: str, follow: Callable[[Event], None], deadlines: Deadlines
+    address: str,
+    settings: str,
+    *,
+    origin: str,
+    follow: Callable[[Event], None],
+    deadlines: Deadlines,
+    identity: Identity | None = None,
 ) -> Result:
     """Run a job on a cluster and return its result; every event on the way is handed to `follow`."""
-    async with dial(address, deadlines.silence) as channel:
-        await reach(channel, COORDINATOR, address, deadlines.join)
+    secured: Secured = {"identity": identity, "peer": COORDINATOR_MEMBER}
+    async with dial(address, deadlines.silence, **secured) as channel:
+        await reach(channel, address, deadlines.join, **secured)
         job = Job(protocol=PROTOCOL, settings=settings, origin=origin)
         ask: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(path(SUBMIT))
         call = ask(job.SerializeToString())

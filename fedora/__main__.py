@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from fedora import bench, data, demo, run, submit, verify
+from fedora import bench, certs, data, demo, health, run, submit, verify
 from wire.process import exit_codes, reader_gone
 from wire.protocol import VERSION
 
@@ -39,6 +39,8 @@ app.command("run")(run.run)
 app.command("submit")(submit.submit)
 app.command("data")(data.data)
 app.command("verify")(verify.verify)
+app.command("health")(health.health)
+app.add_typer(certs.app, name="certs")
 app.add_typer(bench.app, name="bench")
 
 

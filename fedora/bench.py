@@ -155,6 +155,32 @@ def paper(
         sys.exit(code)
 
 
+@app.command()
+def comms(
+    out: Annotated[
+        Path, typer.Option(help="Folder for points, which are never measured twice, and the report.")
+    ] = Path("runs/comms"),
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and smaller points: two minutes, not twenty.")] = False,
+    loopback: Annotated[
+        bool, typer.Option("--loopback", help="Without hosts: no bytes on the wire, no rates; needs no root.")
+    ] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Measure failed points once more.")] = False,
+    page: Annotated[Path | None, typer.Option(help="Also write the page here, its plots beside it.")] = None,
+) -> None:
+    """Measure what communication costs: bytes of every method, down to the wire, and seconds at rates and distances.
+
+    As root on Linux every member gets a host of its own (a network namespace) whose line is counted by the kernel, and
+    may be slow or long. Elsewhere only what the ledger knows is measured. Stopped at any moment, the same command goes
+    on where it was.
+    """
+    from bench.comms import command
+    from wire.process import run_until_done
+
+    asked = command.Asked(out=out, page=page, quick=quick, loopback=loopback, retry_failed=retry_failed)
+    if code := run_until_done(command.run(asked, Console(highlight=False))):
+        sys.exit(code)
+
+
 def _print_theorem(walks: "dict[str, Walk]", console: Console) -> None:
     from bench.theorem import PROOF, judge, printed_bound, sharper_bound
 

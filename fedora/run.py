@@ -24,6 +24,7 @@ def run(
     method: Annotated[
         list[Path] | None, typer.Option(help="A file with a method of your own; repeatable.", metavar="FILE.py")
     ] = None,
+    tls: Annotated[bool, typer.Option("--tls", help="Secure all connections, with certificates made for it.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in the same folder.")] = False,
 ) -> None:
     """Start a local cluster, one process per member, run a job on it, and stop it again.
@@ -56,6 +57,7 @@ def run(
         seed=seed,
         threads=threads,
         methods=method or [],
+        tls=tls,
     )
 
 
@@ -67,6 +69,7 @@ def run_job(
     seed: int | None,
     threads: int | None = None,
     methods: Sequence[Path] = (),
+    tls: bool = False,
 ) -> None:
     """Run a job file and print its report; exit with the code of what went wrong, if something did."""
     from fedora.report import finish
@@ -79,7 +82,9 @@ def run_job(
         if seed is not None:
             job = job.model_copy(update={"seed": seed})
         check_folder(out, overwrite=overwrite, marker="federation.yaml")
-        result = await run_locally(job, origin=path, out=out, console=console, threads=threads, methods=methods)
+        result = await run_locally(
+            job, origin=path, out=out, console=console, threads=threads, methods=methods, tls=tls
+        )
         finish(result, out, console, also=", and folders models, data, logs")
 
     if code := run_until_done(work()):

@@ -150,10 +150,11 @@ async def run_locally(
     deadlines: Deadlines | None = None,
     follower: Follower | None = None,
     methods: Sequence[Path] = (),
+    tls: bool = False,
 ) -> dict[str, Any]:
     """Run a job with one process per member; return its result, which is also written to `out`."""
     with replacing(out):
-        federation = prepare(job, origin=origin, out=out, threads=threads, deadlines=deadlines)
+        federation = prepare(job, origin=origin, out=out, threads=threads, deadlines=deadlines, tls=tls)
     console.print(f"starting coordinator, {', '.join(federation.parties)}: one process each", highlight=False)
     own = [word for file in methods for word in ("--method", str(file.absolute()))]
     async with LocalCluster(out, federation, programs={COORDINATOR: ["coordinator", *own]}) as cluster:
@@ -162,16 +163,28 @@ async def run_locally(
 
 
 def prepare(
-    job: Job, *, origin: Path, out: Path, threads: int | None = None, deadlines: Deadlines | None = None
+    job: Job,
+    *,
+    origin: Path,
+    out: Path,
+    threads: int | None = None,
+    deadlines: Deadlines | None = None,
+    tls: bool = False,
 ) -> Federation:
     """Cut the data and write all that the processes of a local run need into its folder."""
-    federation, job = lay_down(job, origin=origin, out=out, threads=threads, deadlines=deadlines)
+    federation, job = lay_down(job, origin=origin, out=out, threads=threads, deadlines=deadlines, tls=tls)
     write_atomically(out / "job.yaml", as_yaml(job))
     return federation
 
 
 def lay_down(
-    job: Job, *, origin: Path, out: Path, threads: int | None = None, deadlines: Deadlines | None = None
+    job: Job,
+    *,
+    origin: Path,
+    out: Path,
+    threads: int | None = None,
+    deadlines: Deadlines | None = None,
+    tls: bool = False,
 ) -> tuple[Federation, Job]:
     """Cut the data and write the files of the parties; return the job as it is to be submitted to them."""
     earlier = _existing(Path(job.train.load), origin.parent) if job.train.load else None
@@ -185,7 +198,7 @@ def lay_down(
     files = made.files
     federation = loopback_federation([name for name in files if name != ACTIVE], deadlines=deadlines)
     reading = {name: file.reading for name, file in files.items()}
-    lay_out(out, federation, reading, threads=threads, privacy=_privacy(job, federation, origin))
+    lay_out(out, federation, reading, threads=threads, privacy=_privacy(job, federation, origin), tls=tls)
     if earlier:
         _bring_models(earlier, out, federation.parties)
         job = job.model_copy(update={"train": job.train.model_copy(update={"load": LOADED})})
@@ -201,7 +214,8 @@ async def run_on(cluster: LocalCluster, out: Path, follow: Callable[[Event], Non
 async def perform(cluster: LocalCluster, settings: str, *, origin: str, follow: Callable[[Event], None]) -> Result:
     """Submit a job and watch the processes meanwhile; one that ends by itself ends the job."""
     address, deadlines = cluster.federation.coordinator.address, cluster.federation.deadlines
-    job = asyncio.create_task(submit(address, settings, origin=origin, follow=follow, deadlines=deadlines))
+    work = submit(address, settings, origin=origin, follow=follow, deadlines=deadlines, identity=cluster.operator)
+    job = asyncio.create_task(work)
     watch = asyncio.create_task(cluster.first_to_end())
     try:
         await asyncio.wait([job, watch], return_when=asyncio.FIRST_COMPLETED)

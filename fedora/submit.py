@@ -15,6 +15,12 @@ def submit(
     job: Annotated[Path, typer.Argument(help="The job file.", metavar="JOB.yaml")],
     coordinator: Annotated[str, typer.Option(help="Where the coordinator listens.", metavar="HOST:PORT")],
     out: Annotated[Path | None, typer.Option(help="Folder for the results. [default: runs/JOB-TIME]")] = None,
+    certificates: Annotated[
+        Path | None, typer.Option(help="The operator's folder of certificates (fedora certs).", metavar="DIR")
+    ] = None,
+    plaintext: Annotated[
+        bool, typer.Option("--plaintext", help="Reach another machine without encryption and authentication.")
+    ] = False,
     method: Annotated[
         list[Path] | None,
         typer.Option(help="A file with a method of your own, which the coordinator has too.", metavar="FILE.py"),
@@ -41,6 +47,7 @@ def submit(
     from fedora.report import finish
     from fedora.running import as_yaml, check_folder, keep, load_job
     from settings.federation import Deadlines, check_address
+    from wire.tls import Identity, check_secured
 
     console = Console(highlight=False)
     folder = out or Path("runs") / f"{job.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -48,13 +55,20 @@ def submit(
     async def work() -> None:
         settings = load_job(job, method or [])
         check_address(coordinator)
+        identity = Identity.load(certificates) if certificates else None
+        check_secured(coordinator, identity, plaintext=plaintext, hint="name the operator's folder with --certificates")
         check_folder(folder, overwrite=overwrite, marker="result.json")
         for section in ("data", "backdoor", "privacy"):
             if getattr(settings, section):
                 console.print(f"note: the job's {section} section is not used: the parties have their own files")
         with Follower(console) as follow:
             result = await submit_job(
-                coordinator, as_yaml(settings), origin=str(job), follow=follow, deadlines=Deadlines()
+                coordinator,
+                as_yaml(settings),
+                origin=str(job),
+                follow=follow,
+                deadlines=Deadlines(),
+                identity=identity,
             )
         finish(keep(result, folder), folder, console, also="; each party keeps its own model")
 

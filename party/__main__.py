@@ -3,23 +3,31 @@
 import sys
 from pathlib import Path
 
-from wire.process import begin, command_line, run_until_done
+from wire.logs import called
+from wire.process import ENDS_WITHIN_SECONDS, begin, command_line, run_until_done
 
 
-async def live(config: Path) -> None:
+async def live(config: Path, metrics: str | None, alive: Path | None) -> None:
     """Load what the party needs and take part until stopped."""
     # Imported here: they bring torch, which takes seconds, and --help should not.
     import torch
 
+    from party.alive import kept_alive
     from party.device import device_for
     from party.member import Member
     from party.settings import load_party
+    from wire.metrics import served
 
     settings, federation = load_party(config)
+    called(settings.name)
     if settings.threads:
         torch.set_num_threads(settings.threads)
     device_for(settings.device, origin=str(config))  # said now, not when the first job comes
-    await Member(settings, federation).live()
+    member = Member(settings, federation)
+    role = "active" if settings.name == federation.active.name else "passive"
+    with served(metrics, member=settings.name, role=role, sources=member.sources):
+        async with kept_alive(alive, lambda: member.joined):
+            await member.live()
 
 
 def main() -> int:
@@ -30,9 +38,16 @@ def main() -> int:
         "It opens its own data file and no other. A passive party dials out only.",
         "the party file",
     )
+    parser.add_argument(
+        "--alive-file",
+        type=Path,
+        metavar="FILE",
+        help="touch this file every few seconds while all is well; `fedora health --file` looks at it",
+    )
     options = parser.parse_args()
     begin(options)
-    return run_until_done(live(options.config))
+    work = live(options.config, options.metrics, options.alive_file)
+    return run_until_done(work, ends_within=ENDS_WITHIN_SECONDS)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from torch import Tensor
 from party import duals, losses
 from party.account import unlearning_loss
 from party.assessment import Assessor
+from party.clock import SENDING, WAITING
 from party.confidence import Confidence, gathered
 from party.data.split import assign
 from party.exchange import ExchangeLink, TensorExchange
@@ -28,9 +29,12 @@ from protos.phase_pb2 import Phase, Progress, Report, Samples
 from wire import tensors
 from wire.channels import listen
 from wire.errors import DataError, FedoraError, PartyError, to_failure
+from wire.health import Health
 from wire.link import Link, read_first
 from wire.meter import Packed
 from wire.protocol import check_protocol
+from wire.tls import Member as MemberName
+from wire.tls import check_caller
 
 OPEN = DESCRIPTOR.services_by_name["Exchange"].methods_by_name["Open"]
 
@@ -53,6 +57,7 @@ class Reception:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
+        self.health = Health()
         self._arrivals: dict[tuple[str, str], asyncio.Future[_Caller]] = {}
         self._ended: set[str] = set()
         self._server: grpc.aio.Server | None = None
@@ -62,10 +67,16 @@ class Reception:
         settings, federation = self._around.settings, self._around.federation
         handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(self._open)
         address = settings.listen or federation.active.address
-        self._server = await listen(address, {OPEN: handler}, federation.deadlines.silence)
+        self._server = await listen(
+            address,
+            {OPEN: handler, **self.health.handlers()},
+            federation.deadlines.silence,
+            identity=self._around.identity,
+        )
 
     async def stop(self) -> None:
         """Stop listening and hang up on everyone."""
+        self.health.leave()
         if self._server:
             await self._server.stop(grace=0)
 
@@ -103,6 +114,7 @@ class Reception:
             if not isinstance(parcel, Parcel) or parcel.WhichOneof("content") != "greeting":
                 raise PartyError("a caller", "did not begin with a greeting")
             greeting = parcel.greeting
+            check_caller(context, MemberName(greeting.party, "passive"))
             check_protocol(greeting.protocol, peer=greeting.party)
             if greeting.party not in federation.passive:
                 raise PartyError(greeting.party, "is not a passive party of this federation")
@@ -150,7 +162,8 @@ class Active(Role):
             raise DataError(f"{records.origin}: the active party's file has no labels")
         split = assign(records.ids, records.split, self.around.settings.data.test_fraction, origin=records.origin)
         links = [await self._reception.arrival(self.job.job, name) for name in self.job.passive]
-        self.exchanges = [TensorExchange(link, self.job.wire_dtype, width=0) for link in links]
+        clock = self.around.observations.clock
+        self.exchanges = [TensorExchange(link, self.job.wire_dtype, 0, clock) for link in links]
         ids = dict(zip(records.ids, split, strict=True))
         return await self.alignment.arrange(links, ids, patience=federation.deadlines.setup)
 
@@ -163,9 +176,7 @@ class Active(Role):
         kept: list[tuple[Tensor, dict[str, Tensor]]] = []
         for step, rows in enumerate(drawn):
             own = [share.embed(rows, phase, step)] if share.inputs else []
-            began = time.perf_counter()
             sent = await self._collect(online, phase, step, len(rows))
-            report.wait_seconds += time.perf_counter() - began
             if rule.needs_gradients:
                 for embedding in sent.values():
                     embedding.requires_grad_()
@@ -175,9 +186,7 @@ class Active(Role):
             report.loss_sum += self._finite(float(each.detach().sum()), phase, step)
             if rule.needs_gradients:
                 torch.autograd.backward(losses.reduce(phase.loss, each, report.rows))
-                began = time.perf_counter()
                 await self._answer(online, phase, step, rows, sent)
-                report.wait_seconds += time.perf_counter() - began
                 rule.step()
             report.correct += int((logits.detach().argmax(dim=1) == labels).sum())
             if phase.update.observe.record or phase.update.observe.confidence:
@@ -225,16 +234,18 @@ class Active(Role):
 
     async def settle_dual(self, phase: Phase, rule: DualAscent, report: Report) -> None:
         """Update the scalar form's Ω and send it to all; or update the own one and hear of the others'."""
-        patience = self.around.federation.deadlines.step
+        patience, clock = self.around.federation.deadlines.step, self.around.observations.clock
         if rule.scalar:
             omega = rule.ascend(unlearning_loss(phase, report))
             rule.settle(omega)
-            for exchange in self.exchanges:
-                await duals.send_omega(exchange.link, phase, omega, patience=patience)
+            with clock.spend(SENDING):
+                for exchange in self.exchanges:
+                    await duals.send_omega(exchange.link, phase, omega, patience=patience)
         else:
             rule.settle(None)
-            for exchange in self.exchanges:
-                await duals.receive_summary(exchange.link, phase, rule, patience=patience)
+            with clock.spend(WAITING):
+                for exchange in self.exchanges:
+                    await duals.receive_summary(exchange.link, phase, rule, patience=patience)
         if self.account:
             self.account.add_uncertainty(phase, rule, report, self.ready().classes)
 

@@ -1,11 +1,11 @@
 """The stream between a passive and the active party: embeddings one way, gradients the other, every one checked."""
 
 import math
-import time
 
 import torch
 from torch import Tensor
 
+from party.clock import SENDING, WAITING, Clock
 from protos.exchange_pb2 import Parcel
 from protos.meter_pb2 import Kind
 from protos.phase_pb2 import Phase
@@ -34,22 +34,20 @@ async def expect(link: ExchangeLink, content: str, *, patience: float) -> Parcel
 class TensorExchange:
     """Embeddings and gradients over one link, for one job."""
 
-    def __init__(self, link: ExchangeLink, dtype: DType, width: int) -> None:
+    def __init__(self, link: ExchangeLink, dtype: DType, width: int, clock: Clock) -> None:
         self.link, self.width, self.dtype = link, width, DTYPES[dtype]
-        self.waited = 0.0  # seconds spent here for the other side, since the phase began
+        self._clock = clock
 
     async def send(self, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, patience: float) -> None:
         """Begin to send the tensor of one batch, in the job's wire type."""
-        began = time.perf_counter()
-        values = tensor.detach().to(self.dtype)
-        await self.link.post(TensorParcel(kind, phase.number, step, values), patience=patience)
-        self.waited += time.perf_counter() - began
+        with self._clock.spend(SENDING):
+            values = tensor.detach().to(self.dtype)
+            await self.link.post(TensorParcel(kind, phase.number, step, values), patience=patience)
 
     async def receive(self, kind: Kind, phase: Phase, step: int, rows: int, *, patience: float) -> Tensor:
         """Return the float32 tensor of one batch; anything but the one that is due is an error naming the sender."""
-        began = time.perf_counter()
-        parcel = await self.link.receive(patience=patience)
-        self.waited += time.perf_counter() - began
+        with self._clock.spend(WAITING):
+            parcel = await self.link.receive(patience=patience)
         if isinstance(parcel, Parcel) and parcel.WhichOneof("content") == "failure":
             raise from_failure(parcel.failure)
         if not isinstance(parcel, TensorParcel) or (parcel.kind, parcel.phase, parcel.step) != (

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import time
-import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 
@@ -12,6 +11,7 @@ import grpc
 
 from party.active import Active, Reception
 from party.data.reading import read
+from party.observing import Observations
 from party.passive import Passive
 from party.role import Role, Surroundings
 from party.settings import PartySettings
@@ -20,12 +20,17 @@ from protos.control_pb2 import DESCRIPTOR, FromCoordinator, FromParty, Hello, Id
 from protos.failure_pb2 import Failure
 from protos.phase_pb2 import Progress
 from settings.federation import Federation
-from wire.channels import check_right_service, dial, path, reach
+from wire import logs
+from wire.channels import Secured, check_right_service, dial, path, reach
 from wire.errors import FedoraError, PartyError, from_failure, to_failure
 from wire.link import Link, pack_control, unpack_control
-from wire.meter import Meter
+from wire.logs import discreet, unexpected
+from wire.meter import Meter, Totals
+from wire.metrics import Source, Traffic
 from wire.protocol import COORDINATOR, PROTOCOL, VERSION
 from wire.signing import SigningKey
+from wire.tls import COORDINATOR_MEMBER, Identity, check_secured
+from wire.tls import Member as MemberName
 
 GOODBYE_SECONDS = 1.0
 REJOIN_SECONDS = 1.0
@@ -48,7 +53,11 @@ class Member:
         records = read(settings.data, with_labels=active)
         log.info("%s: %d rows, %s", settings.data.path, len(records.ids), records.described())
         log.info("signs its statements with the key %s", SigningKey.load_or_make(settings.keys).public)
-        self._around = Surroundings(settings, federation, records, Meter())
+        self._totals, self._observations = Totals(), Observations(own_rows=len(records.ids))
+        identity = _identity(settings, federation)
+        self._around = Surroundings(
+            settings, federation, records, Meter(self._totals), self._observations, identity=identity
+        )
         self._reception = Reception(self._around) if active else None
         self._role: Role | None = None
         self._work: asyncio.Task[None] | None = None
@@ -68,6 +77,16 @@ class Member:
             "collect": self._collect,
         }
 
+    @property
+    def sources(self) -> list[Source]:
+        """What there is to see of this party while it works."""
+        return [self._observations, Traffic(self._around.settings.name, self._totals)]
+
+    @property
+    def joined(self) -> bool:
+        """Whether the coordinator has let this party in, and is still there."""
+        return self._observations.joined
+
     async def live(self) -> None:
         """Serve the coordinator; when the connection is lost, try to join again for as long as the deadline allows."""
         if self._reception:
@@ -84,8 +103,9 @@ class Member:
                     passing = error.kind == Failure.LOST or (error.kind == Failure.TAKEN and been_in)
                     if not passing or time.monotonic() > deadline:
                         raise
-                    log.warning("%s; joining again", error)
+                    log.warning("%s; joining again", discreet(error))
                 finally:
+                    self._tell_joined(False)
                     await self._dismiss()
                 await asyncio.sleep(REJOIN_SECONDS)
         finally:
@@ -97,8 +117,9 @@ class Member:
         federation, name = self._around.federation, self._around.settings.name
         address, deadlines = federation.coordinator.address, federation.deadlines
         self._welcome = False
-        async with dial(address, deadlines.silence) as channel:
-            await reach(channel, COORDINATOR, address, deadlines.join)
+        secured: Secured = {"identity": self._around.identity, "peer": COORDINATOR_MEMBER}
+        async with dial(address, deadlines.silence, **secured) as channel:
+            await reach(channel, address, deadlines.join, **secured)
             call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(path(JOIN))()
             link: ControlLink = Link(
                 call,
@@ -113,6 +134,8 @@ class Member:
                 while True:
                     await self._obey(link, await link.receive(patience=None if self._welcome else deadlines.join))
             except asyncio.CancelledError:
+                if self._reception:
+                    self._reception.health.leave()  # first of all: nobody should come who would be sent away
                 await self._say_goodbye(link)
                 raise
             except PartyError:
@@ -133,12 +156,13 @@ class Member:
         match message.WhichOneof("content"):
             case "welcome":
                 self._welcome = True
+                self._tell_joined(True)
                 log.info("joined the coordinator, release %s", message.welcome.version)
             case "failure":
                 raise from_failure(message.failure)
             case "dismiss":
                 if message.dismiss.reason:
-                    log.warning("job given up: %s", message.dismiss.reason)
+                    log.warning("job given up: %s", discreet(message.dismiss.reason))
                 await self._dismiss()
                 await link.send(FromParty(idle=Idle()))
             case asked if asked in self._works:
@@ -156,10 +180,10 @@ class Member:
         try:
             answer = await self._works[asked](link, message)
         except FedoraError as error:
-            log.error("%s", error)
+            log.error("%s", discreet(error))
             answer = FromParty(failure=to_failure(error, reporter=self._around.settings.name))
         except Exception as error:
-            log.error("%s", traceback.format_exc())
+            log.error("%s", unexpected(error))
             reason = f"failed with an unexpected {type(error).__name__}: {error}"
             failure = Failure(kind=Failure.INTERNAL, culprit=self._around.settings.name, reason=reason)
             answer = FromParty(failure=failure)
@@ -169,6 +193,8 @@ class Member:
     async def _setup(self, _: ControlLink, message: FromCoordinator) -> FromParty:
         if self._role:
             raise PartyError(COORDINATOR, "sent a new job before the last one was dismissed")
+        logs.in_job(message.setup.job)
+        self._observations.in_job = True
         self._role = (
             Active(self._around, message.setup, self._reception)
             if self._reception
@@ -181,6 +207,7 @@ class Member:
             await link.send(FromParty(progress=progress))
 
         self._around.meter.enter(message.phase.name, message.phase.round)
+        logs.in_phase(message.phase.name, message.phase.round)
         return FromParty(report=await self._in_job().run(message.phase, tell))
 
     async def _request(self, _: ControlLink, message: FromCoordinator) -> FromParty:
@@ -227,6 +254,12 @@ class Member:
             raise PartyError(COORDINATOR, "asked for work before the job was set up")
         return self._role
 
+    def _tell_joined(self, joined: bool) -> None:
+        """Let those who look at this party know whether it is joined to the coordinator."""
+        self._observations.joined = joined
+        if self._reception:
+            self._reception.health.set_ready(joined)
+
     async def _dismiss(self) -> None:
         """Drop the job, if there is one, with all it holds."""
         if self._work:
@@ -236,4 +269,23 @@ class Member:
         if self._role:
             role, self._role = self._role, None
             await role.close()
+        logs.in_job("")
+        self._observations.in_job = False
         self._around.meter.close()
+
+
+def _identity(settings: PartySettings, federation: Federation) -> Identity | None:
+    """Return the party's certificate, or none where it can do without; what is wrong with it is said at once."""
+    active = settings.name == federation.active.name
+    identity = Identity.load(settings.certificates) if settings.certificates else None
+    if identity:
+        identity.check(MemberName(settings.name, "active" if active else "passive"))
+    addresses = {federation.coordinator.address, settings.listen or federation.active.address}
+    for address in sorted(addresses):
+        check_secured(
+            address,
+            identity,
+            plaintext=federation.plaintext,
+            hint="name their folder as `certificates` in the party file",
+        )
+    return identity

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from party import duals
+from party.clock import SENDING, WAITING
 from party.exchange import ExchangeLink, TensorExchange, expect
 from party.request import check_rows
 from party.role import Role, Tell
@@ -16,10 +17,11 @@ from protos.exchange_pb2 import DESCRIPTOR, Greeting, Order, Parcel
 from protos.meter_pb2 import Kind
 from protos.phase_pb2 import Phase, Report
 from wire import tensors
-from wire.channels import check_right_service, dial, path, reach
+from wire.channels import Secured, check_right_service, dial, path, reach
 from wire.errors import PartyError
 from wire.link import READ_AHEAD, Link
 from wire.protocol import PROTOCOL
+from wire.tls import Member as MemberName
 
 OPEN = DESCRIPTOR.services_by_name["Exchange"].methods_by_name["Open"]
 
@@ -39,14 +41,15 @@ class Passive(Role):
         """Dial the active party, say who is calling, and agree on the rows."""
         federation, name = self.around.federation, self.around.settings.name
         active, deadlines = federation.active, federation.deadlines
-        self._channel = dial(active.address, deadlines.silence)
-        await reach(self._channel, active.name, active.address, deadlines.join)
+        secured: Secured = {"identity": self.around.identity, "peer": MemberName(active.name, "active")}
+        self._channel = dial(active.address, deadlines.silence, **secured)
+        await reach(self._channel, active.address, deadlines.join, **secured)
         call: grpc.aio.StreamStreamCall[bytes, bytes] = self._channel.stream_stream(path(OPEN))()
         self._link = Link(
             call, me=name, peer=active.name, meter=self.around.meter, pack=tensors.pack, unpack=tensors.unpack
         )
         greeting = Greeting(protocol=PROTOCOL, party=name, job=self.job.job)
-        self.exchanges = [TensorExchange(self._link, self.job.wire_dtype, width=0)]
+        self.exchanges = [TensorExchange(self._link, self.job.wire_dtype, 0, self.around.observations.clock)]
         try:
             await self._link.send(Parcel(greeting=greeting), patience=deadlines.join)
             return await self.alignment.offer(self._link, self.around.records.ids, patience=deadlines.setup)
@@ -77,7 +80,6 @@ class Passive(Role):
                     await absorb()
         while unanswered:
             await absorb()
-        report.wait_seconds = exchange.waited
 
     async def find_rows(self, request: Request) -> Tensor:
         """Learn from the active party which rows a request means."""
@@ -89,10 +91,15 @@ class Passive(Role):
         """Take over the scalar form's Ω; or update the own one and tell a summary of it."""
         (exchange,) = self.exchanges
         patience = self.around.federation.deadlines.step
+        clock = self.around.observations.clock
         if rule.scalar:
-            rule.settle(await duals.receive_omega(exchange.link, phase, patience=patience))
+            with clock.spend(WAITING):
+                omega = await duals.receive_omega(exchange.link, phase, patience=patience)
+            rule.settle(omega)
         else:
-            await duals.send_summary(exchange.link, phase, rule, rule.settle(None), patience=patience)
+            summary = rule.settle(None)
+            with clock.spend(SENDING):
+                await duals.send_summary(exchange.link, phase, rule, summary, patience=patience)
 
     async def close(self) -> None:
         """Hang up."""

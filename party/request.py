@@ -65,7 +65,7 @@ def _by_class(request: Request, labels: Tensor, classes: Sequence[str]) -> Tenso
         if name not in numbers:
             raise SettingsError(f"forget.classes: there is no class {name!r}; the classes are {_some(classes, 20)}")
     if len(set(names)) < len(names):
-        raise SettingsError(f"forget.classes: a class is named twice in {', '.join(names)}")
+        raise SettingsError(f"forget.classes: a class is named twice in {', '.join(map(repr, names))}")
     if not 0 < percent <= 100:
         raise SettingsError(f"forget.percent: is {percent:g}; allowed: above 0, up to 100")
     parts = []

@@ -1,7 +1,6 @@
 """What both roles have in common: a job is set up once, then runs phases, then is closed."""
 
 import tempfile
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from party.alignment import Alignment, PlainComparison
 from party.data.records import Records
 from party.device import device_for
 from party.exchange import TensorExchange
+from party.observing import Observations
 from party.privacy import Noise
 from party.settings import PartySettings
 from party.share import Share
@@ -30,6 +30,8 @@ from settings.model import Model
 from wire.errors import DataError, PartyError
 from wire.meter import Meter
 from wire.signing import SigningKey
+from wire.tls import Identity
+from wire.tls import Member as MemberName
 
 Tell = Callable[[Progress], Awaitable[None]]
 
@@ -42,6 +44,14 @@ class Surroundings:
     federation: Federation
     records: Records
     meter: Meter
+    observations: Observations
+    identity: Identity | None = None  # this party's certificate
+
+    @property
+    def me(self) -> MemberName:
+        """Name and role of this party."""
+        name = self.settings.name
+        return MemberName(name, "active" if name == self.federation.active.name else "passive")
 
 
 class Role(ABC):
@@ -186,16 +196,23 @@ class Role(ABC):
 
     async def run(self, phase: Phase, tell: Tell) -> Report:
         """Run one phase and report on it."""
+        observations = self.around.observations
+        with observations.clock.phase(phase.name) as spent:
+            report = await self._run(phase, tell)
+            told = spent()
+        report.compute_seconds, report.wait_seconds = told.computing, told.waiting + told.sending
+        observations.finished(phase.name, report)
+        return report
+
+    async def _run(self, phase: Phase, tell: Tell) -> Report:
+        """Do what a phase asks for and say what came of it."""
         share = self.ready()
-        began = time.perf_counter()
         drawn = batches.draw(share.sets, phase.over, phase.plan)
         if phase.mark:
             share.mark()
         rule = rule_for(phase.update, share.networks.parameters(), share.memory)
         share.networks.train(phase.train_mode)
         before = [] if rule.standing else share.snapshot()
-        for exchange in self.exchanges:
-            exchange.waited = 0.0
         report = Report(phase=phase.number, rows=sum(len(rows) for rows in drawn), steps=len(drawn))
         with torch.set_grad_enabled(rule.needs_gradients):
             await self.run_batches(phase, rule, drawn, report, tell)
@@ -206,7 +223,6 @@ class Role(ABC):
             report.change_squared = share.change_squared(before)
         if self.account:
             self.account.add(phase, rule, report)
-        report.compute_seconds = max(0.0, time.perf_counter() - began - report.wait_seconds)
         return report
 
 

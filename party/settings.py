@@ -29,6 +29,7 @@ class PartySettings(Settings):
     federation: Path
     data: DataSettings
     models: Path = Path("models")  # folder where trained models are kept, one file per name
+    certificates: Path | None = None  # folder of this party's certificate and key; needed beyond one machine
     keys: Path = Path("keys")  # folder of what only this party may read: its signing key, the requests it was sent
     model: dict[str, Any] | None = None  # this party's own bottom model, in place of the job's: {bottom: ..., ...}
     threads: PositiveInt | None = None  # compute threads; all cores unless told
@@ -48,7 +49,8 @@ def load_party(path: Path) -> tuple[PartySettings, Federation]:
     settings = load(path, PartySettings)
     folder = path.parent
     data = settings.data.model_copy(update={"path": folder / settings.data.path})
-    places = {name: folder / getattr(settings, name) for name in ("federation", "models", "keys")} | {"data": data}
+    paths = ("federation", "models", "keys", *(["certificates"] if settings.certificates else []))
+    places = {name: folder / getattr(settings, name) for name in paths} | {"data": data}
     settings = settings.model_copy(update=places)
     federation = load_federation(settings.federation)
     if settings.name not in federation.parties:

@@ -10,6 +10,7 @@ from settings.files import Settings, load
 from wire.errors import SettingsError
 from wire.protocol import COORDINATOR
 from wire.signing import is_public_key
+from wire.tls import ROLES
 
 
 def _checked_name(name: str) -> str:
@@ -25,12 +26,25 @@ def _checked_address(address: str) -> str:
     return address
 
 
-def check_address(address: str) -> None:
+def check_address(address: str, *, option: str = "--coordinator") -> None:
     """Refuse what is not HOST:PORT on a command line."""
     try:
         _checked_address(address)
     except ValueError as error:
-        raise SettingsError(f"--coordinator: {error}") from None
+        raise SettingsError(f"{option}: {error}") from None
+
+
+def check_member(name: str, role: str) -> None:
+    """Refuse what cannot be a member's name and role on a command line."""
+    if role not in ROLES:
+        raise SettingsError(f"--role: {role!r} is not a role; allowed: {', '.join(ROLES)}")
+    if (role == "coordinator") != (name == COORDINATOR):
+        raise SettingsError(f"the coordinator's name and role are {COORDINATOR!r}, and nobody else's are")
+    if role != "coordinator":
+        try:
+            _checked_name(name)
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
 
 
 def _checked_key(key: str) -> str:
@@ -73,6 +87,7 @@ class Federation(Settings):
     active: Active
     passive: list[Name] = Field(min_length=1, max_length=32)
     deadlines: Deadlines = Deadlines()
+    plaintext: bool = False  # whether connections beyond one machine may go without certificates
     keys: dict[str, PublicKey] = Field(default={})  # by member: the key that its signatures are checked with
 
     @model_validator(mode="after")

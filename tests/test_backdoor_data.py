@@ -435,7 +435,7 @@ def test_truth_may_be_called_otherwise_or_be_something_else(tmp_path: Path) -> N
     assert passive.truth is None
     assert "truth" in table_of(passive).numeric
     path.write_text("id,truth,label\na,1.5,0\nb,2,1\n")
-    with pytest.raises(DataError, match=r"column `truth` holds the number 1.5; .*if it is a feature, name it in"):
+    with pytest.raises(DataError, match=r"column `truth` holds the number '1.5'; .*if it is a feature, name it in"):
         read(DataSettings(path=path), with_labels=True)
     with pytest.raises(SettingsError, match="`truth` is column `y`, which another setting names too"):
         check({"path": "data.csv", "label": "y", "truth": "y"}, DataSettings, origin="party.yaml")

@@ -257,7 +257,7 @@ TEXT_ERRORS = [
     ('id,x\na,"1\n"\nb,2\nb,3\n', "id 'b' stands at line 4 and line 5"),
     ("id,x\na,1\n,2\n", "line 3 has no id; every row needs one"),
     ("id,x,label\na,1,\nb,2,?\nc,3,1\n", "column `label` has no label in 2 of 3 rows, the first with id 'a'"),
-    ("id,label\na,1.5\nb,2\n", "column `label` holds the number 1.5; labels should be classes"),
+    ("id,label\na,1.5\nb,2\n", "column `label` holds the number '1.5'; labels should be classes"),
     (
         "id,label\n" + "".join(f"{row},{row}\n" for row in range(1001)),
         "column `label` holds 1001 different labels; classification needs classes, at most 1000",
@@ -563,7 +563,7 @@ def test_labels_that_cannot_be_learnt_are_refused() -> None:
         DataError, match=r"a.csv: training rows hold only the class 'x'; at least two classes are needed"
     ):
         LabelEncoding.learn(["x", "x"], origin="a.csv")
-    with pytest.raises(DataError, match=r"a.csv: label 'z' is not a class of the training rows, which are x, y"):
+    with pytest.raises(DataError, match=r"a.csv: label 'z' is not a class of the training rows, which are 'x', 'y'"):
         LabelEncoding(["x", "y"]).apply(["x", "z"], origin="a.csv")
 
 

@@ -112,7 +112,7 @@ def test_another_seed_draws_other_rows() -> None:
         (Request(samples=0), "forget: names no rows"),
         (by_class("fox"), "forget.classes: there is no class 'fox'; the classes are 'cat', 'dog', 'owl'"),
         (by_class("owl"), "forget.classes: class 'owl' has no training rows"),
-        (by_class("dog", "dog"), "forget.classes: a class is named twice in dog, dog"),
+        (by_class("dog", "dog"), "forget.classes: a class is named twice in 'dog', 'dog'"),
         (by_class("dog", percent=0), "forget.percent: is 0; allowed: above 0, up to 100"),
         (by_class("dog", percent=100.5), "forget.percent: is 100.5; allowed: above 0, up to 100"),
         (by_class("dog", percent=float("nan")), "forget.percent: is nan; allowed: above 0, up to 100"),

@@ -1,15 +1,29 @@
 """Connections: every gRPC option is set here, once, with its reason."""
 
 import asyncio
+import contextlib
 import errno
 import socket
-from typing import Any
+import time
+from typing import Any, TypedDict
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor
 
 from protos.failure_pb2 import Failure
 from wire.errors import PartyError, PortError
+from wire.handshakes import diagnose
+from wire.tls import Identity, Member
+
+# So long a connection may take to come up before somebody looks whether certificates are the reason.
+SECURED_SECONDS = 3.0
+
+
+class Secured(TypedDict):
+    """What a connection is secured by, if by anything: the own certificate, and whose the other one must be."""
+
+    identity: Identity | None
+    peer: Member
 
 
 def options(silence: float) -> list[tuple[str, int]]:
@@ -45,18 +59,27 @@ def path(method: MethodDescriptor) -> str:
     return f"/{method.containing_service.full_name}/{method.name}"
 
 
-def dial(address: str, silence: float) -> grpc.aio.Channel:
-    """Return a channel to an address; it connects when it is first used."""
-    return grpc.aio.insecure_channel(address, options=options(silence))
+def dial(address: str, silence: float, *, identity: Identity | None, peer: Member) -> grpc.aio.Channel:
+    """Return a channel to a member at an address; it connects when it is first used."""
+    if identity is None:
+        return grpc.aio.insecure_channel(address, options=options(silence))
+    # The certificate must be that member's, wherever it is; the address need not be in it.
+    known_as = ("grpc.ssl_target_name_override", peer.dns)
+    return grpc.aio.secure_channel(address, identity.for_client(), options=[*options(silence), known_as])
 
 
-async def reach(channel: grpc.aio.Channel, name: str, address: str, patience: float) -> None:
-    """Wait until somebody answers at the other end."""
-    try:
-        async with asyncio.timeout(patience):
-            await channel.channel_ready()
-    except TimeoutError:
-        raise PartyError(name, f"cannot be reached at {address} within {patience:g} s", Failure.SILENT) from None
+async def reach(
+    channel: grpc.aio.Channel, address: str, patience: float, *, identity: Identity | None, peer: Member
+) -> None:
+    """Wait until the member answers at the other end; a certificate that stands in the way is not waited for."""
+    began = time.monotonic()
+    while (left := began + patience - time.monotonic()) > 0:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(left, SECURED_SECONDS)):
+                return await channel.channel_ready()
+        if reason := await asyncio.to_thread(diagnose, address, identity, peer):
+            raise PartyError(peer.name, f"{reason} ({address})", Failure.PROTOCOL)
+    raise PartyError(peer.name, f"cannot be reached at {address} within {patience:g} s", Failure.SILENT)
 
 
 async def check_right_service(call: grpc.aio.Call, name: str, address: str) -> None:
@@ -67,7 +90,11 @@ async def check_right_service(call: grpc.aio.Call, name: str, address: str) -> N
 
 
 async def listen(
-    address: str, handlers: "dict[MethodDescriptor, grpc.RpcMethodHandler[Any, Any]]", silence: float
+    address: str,
+    handlers: "dict[MethodDescriptor, grpc.RpcMethodHandler[Any, Any]]",
+    silence: float,
+    *,
+    identity: Identity | None,
 ) -> grpc.aio.Server:
     """Start a server for the given methods."""
     server = grpc.aio.server(options=options(silence))
@@ -77,7 +104,10 @@ async def listen(
         server.add_generic_rpc_handlers((generic,))
     _check_free(address)
     try:
-        server.add_insecure_port(address)
+        if identity is None:
+            server.add_insecure_port(address)
+        else:
+            server.add_secure_port(address, identity.for_server())
     except RuntimeError:
         raise PortError(f"{address} cannot be listened on") from None
     await server.start()

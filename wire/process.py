@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import sys
@@ -12,7 +11,13 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+from wire import logs
+from wire.core_messages import explain_core_messages
 from wire.errors import ALL, DataError, FedoraError, StoppedError
+
+STOPPED = "stopped by Ctrl-C or a signal"
+# How long a member takes at most to say goodbye after a signal: less than those who send it wait before they kill.
+ENDS_WITHIN_SECONDS = 4.0
 
 
 def command_line(module: str, description: str, config: str) -> argparse.ArgumentParser:
@@ -25,6 +30,10 @@ def command_line(module: str, description: str, config: str) -> argparse.Argumen
     )
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help=config)
     parser.add_argument("--end-with-parent", action="store_true", help="end when standard input closes")
+    parser.add_argument("--log", choices=logs.FORMS, default="text", help="how standard error is written (text)")
+    parser.add_argument(
+        "--metrics", metavar="HOST:PORT", help="serve figures for Prometheus here, to everybody who can reach it (off)"
+    )
     return parser
 
 
@@ -32,28 +41,28 @@ def begin(options: argparse.Namespace) -> None:
     """Log to standard error, one line an event, and heed --end-with-parent."""
     if options.end_with_parent:
         _end_with_parent()
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
-    )
+    explain_core_messages()
+    logs.start(options.log)
 
 
-def run_until_done(work: Coroutine[Any, Any, None]) -> int:
+def run_until_done(work: Coroutine[Any, Any, None], *, ends_within: float | None = None) -> int:
     """Run a process's main coroutine until it ends or a signal stops it; return the exit code.
 
-    Errors meant for a user are printed as one sentence, on the last line, behind `error:`.
+    Errors meant for a user are printed as one sentence, on the last line, behind `error:`. A signal gives the work
+    `ends_within` seconds to end, if that is set; then the process ends whatever it is doing.
     """
     try:
-        asyncio.run(_interruptible(work))
+        asyncio.run(_interruptible(work, ends_within))
     except FedoraError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        logs.last_words(str(error))
         return error.exit_code
     except asyncio.CancelledError:
-        print("error: stopped by Ctrl-C or a signal", file=sys.stderr, flush=True)
+        logs.last_words(STOPPED)
         return StoppedError.exit_code
     except BrokenPipeError:
         return reader_gone()
     except OSError as error:
-        print(f"error: {error.filename or 'the system'}: {error.strerror}", file=sys.stderr, flush=True)
+        logs.last_words(f"{error.filename or 'the system'}: {error.strerror}")
         return DataError.exit_code
     return 0
 
@@ -64,12 +73,30 @@ def reader_gone() -> int:
     return StoppedError.exit_code
 
 
-async def _interruptible(work: Coroutine[Any, Any, None]) -> None:
+async def _interruptible(work: Coroutine[Any, Any, None], ends_within: float | None) -> None:
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
-    await task
+
+    def stop(*_: object) -> None:
+        loop.call_soon_threadsafe(task.cancel)
+        if ends_within is not None:
+            last = threading.Timer(ends_within, _end_at_once)
+            last.daemon = True
+            last.start()
+
+    # Not the event loop's own way: that would wait for the loop, which a long computation may hold up.
+    earlier = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        await task
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+
+
+def _end_at_once() -> None:
+    """End this process in the middle of whatever it does. Files that count are written as a whole or not at all."""
+    logs.last_words(STOPPED)
+    os._exit(StoppedError.exit_code)
 
 
 def _end_with_parent() -> None:

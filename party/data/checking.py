@@ -87,8 +87,8 @@ def _class_names(distinct: set[str], path: Path, column: str) -> dict[str, str]:
         fraction = min((label for label in distinct if not float(label).is_integer()), default=None)
         if fraction is not None:
             raise DataError(
-                f"{path}: column `{column}` holds the number {fraction}; labels should be classes (text or integers), "
-                "as classification cannot predict a quantity"
+                f"{path}: column `{column}` holds the number {fraction!r}; labels should be classes (text or "
+                "integers), as classification cannot predict a quantity"
             )
         names = {label: label if _INTEGER.fullmatch(label) else str(int(float(label))) for label in distinct}
     else:

@@ -35,9 +35,8 @@ class LabelEncoding:
         numbers = {label: number for number, label in enumerate(self.classes)}
         unknown = next((label for label in labels if label not in numbers), None)
         if unknown is not None:
-            raise DataError(
-                f"{origin}: label {unknown!r} is not a class of the training rows, which are {', '.join(self.classes)}"
-            )
+            known = ", ".join(map(repr, self.classes))
+            raise DataError(f"{origin}: label {unknown!r} is not a class of the training rows, which are {known}")
         return np.array([numbers[label] for label in labels], dtype=np.int64)
 
     def to_json(self) -> dict[str, Any]:

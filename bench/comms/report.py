@@ -1,0 +1,181 @@
+"""The results as a table of cells, a page, and plots beside it."""
+
+import csv
+import io
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.comms.plots import draw_bytes, draw_seconds
+from bench.comms.points import MEGABIT, Extent, Point, sweeps
+from bench.comms.results import Results
+from settings.storage import write_atomically
+from wire.protocol import VERSION
+
+FIGURES = ("predicted", "tensor", "protobuf", "wire", "waits", "job_protobuf", "job_wire", "job_packets")
+BUSY = 2.5  # processes per core, beyond which the page says so
+SHOWN_RATES = (10, 20, 50, 100, 200, 500, 1000)  # megabits per second
+# Of each sweep: its heading, and what its column of settings is called.
+TITLES = {
+    "parties": ("Methods and numbers of parties", "passive parties"),
+    "embedding": ("Width of embeddings", "embedding"),
+    "batch": ("Batch size", "batch"),
+    "dtype": ("Type of values", "type"),
+    "tls": ("TLS", "TLS"),
+}
+COLUMNS = ("predicted MB", "tensor MB", "protobuf MB", "wire MB", "wire over protobuf", "seconds")
+EXPLAINED = """\
+*Predicted* is the paper's cost table in bytes, *tensor* the values of embeddings and gradients that were sent, \
+*protobuf* the messages they were in: these three are of the method alone. *Wire* is counted by the kernel at every \
+host's device, as Ethernet frames of at most 1,514 bytes with all that comes on top: TCP, IP and Ethernet headers (66 \
+bytes for up to 1,448), acknowledgements, HTTP/2 frames, pings, and TLS where it is on. The kernel counts whole jobs, \
+evaluation and alignment included; the method's share is taken to be that of its protobuf bytes."""
+TIME_MODEL = """\
+    seconds = compute + a · bytes · 8 / rate + b · waits · round trip
+
+`compute` is the least time that was measured of the method, as a limit, and other work of the machine, only add to \
+it; `bytes` are those on the active party's line, both ways, which all exchange passes; `waits` is how often a passive \
+party needs an answer before it goes on. a and b are fitted to all measured points, of all methods at once."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a report is made of."""
+
+    extent: Extent
+    results: Results
+    without_hosts: str | None  # why there are none
+    command: str
+
+
+def write_report(material: Material, page: Path, *, table: Path) -> None:
+    """Write the page, its plots beside it, and the table of cells."""
+    write_atomically(table, cells_csv(material.results))
+    write_atomically(page, "\n\n".join(_blocks(material, page)) + "\n")
+
+
+def cells_csv(results: Results) -> str:
+    """Return every measured point with all its figures."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    names = list(Point.__dataclass_fields__)
+    writer.writerow([*names, *FIGURES, "seconds", "job_seconds"])
+    for point, one in results.measured.items():
+        figures = {**one.cost, "wire": one.wire}
+        shown = (figures.get(name) for name in FIGURES)
+        rounded = ("" if value is None else round(value) for value in shown)
+        times = (f"{one.seconds[name]:.3f}" for name in ("method", "job"))
+        writer.writerow([*asdict(point).values(), *rounded, *times])
+    return out.getvalue()
+
+
+def _blocks(material: Material, page: Path) -> Iterator[str]:
+    results, extent = material.results, material.extent
+    yield "# What communication costs"
+    yield (
+        f"Made by `{material.command}`, release {VERSION}, on {os.cpu_count()} cores: {len(results.measured)} jobs on "
+        f"clusters of real processes, {extent.rows:,} training rows, {extent.epochs} epochs, a tenth of the rows "
+        "forgotten, two passive parties, embedding 64, batch 256, float32, no TLS and no limit unless told otherwise. "
+        "Seconds depend on the machine; bytes, but for acknowledgements, do not. Of the points whose seconds are "
+        f"compared, the fastest of {extent.repeats} jobs counts."
+    )
+    if results.load is not None and results.load > BUSY * (os.cpu_count() or 1):
+        yield (
+            f"**The machine was busy**: {results.load:.0f} processes at once wanted its {os.cpu_count()} cores (load "
+            "average, median of all points). Seconds are longer, and scatter more, than they need to."
+        )
+    if material.without_hosts:
+        yield f"Bytes on the wire and rates are left out: {material.without_hosts}."
+    yield EXPLAINED
+    for name, points in sweeps(extent).items():
+        if name != "rate":
+            yield f"## {TITLES[name][0]}"
+            if name == "parties" and draw_bytes(results, extent.parties, page.with_name(f"{page.stem}-bytes.svg")):
+                yield f"![Bytes by method and number of parties]({page.stem}-bytes.svg)"
+            lines = [_line(["method", TITLES[name][1], *COLUMNS]), _line(["---", *["---:"] * (len(COLUMNS) + 1)])]
+            yield "\n".join([*lines, *(_line(row) for row in rows(name, points, results))])
+    if not material.without_hosts:
+        yield from _times(material, page)
+    if results.failed:
+        yield "## What failed"
+        yield "\n".join(f"- {point.describe()}: {why}" for point, why in results.failed.items())
+    if results.missing:
+        yield f"{results.missing} points are not measured yet; the same command goes on."
+
+
+def rows(name: str, points: Sequence[Point], results: Results) -> Iterator[list[str]]:
+    """Yield a sweep's lines: method, setting, bytes and seconds."""
+    for one in (results.measured[point] for point in points if point in results.measured):
+        value = getattr(one.point, name)
+        said = {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+        sizes = (one.cost["predicted"], one.cost["tensor"], one.cost["protobuf"], one.wire)
+        shown = (f"{size / 1e6:.3f}" if size else "–" for size in sizes)
+        factor = f"{one.wire_factor - 1:+.1%}" if one.wire_factor else "–"
+        yield [one.point.method, said, *shown, factor, f"{one.seconds['method']:.2f}"]
+
+
+def print_tables(material: Material, console: Console) -> None:
+    """Print the page's tables of bytes."""
+    for name, points in sweeps(material.extent).items():
+        if name in TITLES:
+            title, column = TITLES[name]
+            table = Table("method", title=title, title_justify="left")
+            for header in (column, *COLUMNS):
+                table.add_column(header, justify="right")
+            for row in rows(name, points, material.results):
+                table.add_row(*row)
+            console.print(table)
+
+
+def _times(material: Material, page: Path) -> Iterator[str]:
+    results, methods = material.results, material.extent.timed
+    yield "## Seconds at a rate"
+    model = results.model
+    if model is None:
+        yield "Too few points are measured to fit the model of time."
+        return
+    yield TIME_MODEL
+    yield (
+        f"**a = {model.a:.2f}, b = {model.b:.2f}.** Each point predicted by a fit to all others: "
+        f"{model.typical_error:.0%} off in the middle, {model.largest_error:.0%} at most, over {len(model.errors)} "
+        "points."
+    )
+    if draw_seconds(results, methods, page.with_name(f"{page.stem}-seconds.svg")):
+        yield f"![Seconds by rate: lines are the model, marks were measured]({page.stem}-seconds.svg)"
+    yield "Seconds of the method, measured where limits were set, else *by the model*; both where there are both:"
+    lines = [_line(["method", *(f"{rate} Mbit/s" for rate in SHOWN_RATES), "no limit"])]
+    lines.append(_line(["---", *["---:"] * (len(SHOWN_RATES) + 1)]))
+    for method in methods:
+        shown = [_seconds(results, Point(method, rate=rate * MEGABIT)) for rate in SHOWN_RATES]
+        lines.append(_line([method, *shown, _seconds(results, Point(method))]))
+    yield "\n".join(lines)
+    yield from _distances(material)
+
+
+def _distances(material: Material) -> Iterator[str]:
+    results = material.results
+    delays = [delay / 1000 for delay in material.extent.delays]
+    lines = [_line(["method", *(f"{2000 * delay:g} ms" for delay in (0.0, *delays))])]
+    lines.append(_line(["---", *["---:"] * (len(delays) + 1)]))
+    for method in material.extent.timed:
+        shown = [_seconds(results, Point(method, delay=delay)) for delay in (0.0, *delays)]
+        lines.append(_line([method, *shown]))
+    yield "The same without a limit, by the time of a round trip between two hosts:"
+    yield "\n".join(lines)
+
+
+def _seconds(results: Results, point: Point) -> str:
+    """Show what was measured and what the model says."""
+    measured, modelled = results.measured.get(point), results.modelled(point)
+    said = f"{measured.seconds['method']:.2f}" if measured else ""
+    if modelled is not None and point.needs_hosts:
+        return f"{said} *({modelled:.2f})*" if said else f"*{modelled:.2f}*"
+    return said or "–"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

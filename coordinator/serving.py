@@ -1,0 +1,60 @@
+"""The coordinator's process, all of it: what it listens for, and how it stops."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from coordinator.jobs import SUBMIT, Jobs
+from coordinator.methods.registry import load_method
+from coordinator.observing import Observations
+from coordinator.roster import JOIN, Roster
+from settings.federation import load_federation
+from wire.channels import listen
+from wire.health import Health
+from wire.meter import Totals
+from wire.metrics import Source, Traffic, served
+from wire.protocol import COORDINATOR
+from wire.signing import SigningKey
+from wire.tls import COORDINATOR_MEMBER, Identity, check_secured
+
+log = logging.getLogger(__name__)
+
+
+# How long calls that are about to end may take when the coordinator is stopped.
+LAST_CALLS_SECONDS = 1.0
+
+
+async def serve(
+    config: Path, listen_at: str | None, methods: Sequence[Path], certificates: Path | None, metrics: str | None
+) -> None:
+    """Let parties join and users submit jobs, until stopped."""
+    for path in methods:
+        load_method(path)
+    federation = load_federation(config)
+    identity = Identity.load(certificates) if certificates else None
+    if identity:
+        identity.check(COORDINATOR_MEMBER)
+    health, totals, observations = Health(), Totals(), Observations(federation.parties)
+    roster = Roster(federation, observations, health, totals)
+    key = SigningKey.load_or_make(config.parent / "keys" / COORDINATOR)
+    log.info("signs certificates with the key %s", key.public)
+    jobs = Jobs(federation, roster, key, observations)
+    join: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(roster.join)
+    submit: grpc.RpcMethodHandler[Any, Any] = grpc.unary_stream_rpc_method_handler(jobs.submit)
+    address = listen_at or federation.coordinator.address
+    check_secured(address, identity, plaintext=federation.plaintext, hint="name their folder with --certificates")
+    handlers = {JOIN: join, SUBMIT: submit, **health.handlers()}
+    sources: list[Source] = [observations, Traffic(COORDINATOR, totals)]
+    with served(metrics, member=COORDINATOR, role=COORDINATOR_MEMBER.role, sources=sources):
+        server = await listen(address, handlers, federation.deadlines.silence, identity=identity)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            health.leave()  # first of all: nobody should come who would be sent away
+            await jobs.stop()
+            roster.hang_up()
+            await server.stop(grace=LAST_CALLS_SECONDS)

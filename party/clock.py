@@ -1,0 +1,76 @@
+"""Where a party's time goes: into computing, into waiting for others, into sending."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+COMPUTING, WAITING, SENDING = ACTIVITIES = ("computing", "waiting", "sending")
+
+
+class Spent(NamedTuple):
+    """Seconds by what they went into."""
+
+    computing: float
+    waiting: float
+    sending: float
+
+
+class Clock:
+    """Books every second of a phase under one activity; any thread may read it, also while a phase runs."""
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+        self._now = now
+        self._lock = threading.Lock()
+        self._seconds: dict[tuple[str, ...], float] = {}  # by phase and activity
+        self._phase: str | None = None
+        self._since = 0.0
+        # How many messages are sent or waited for at this moment; several may be.
+        self._under_way = {SENDING: 0, WAITING: 0}
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[Callable[[], Spent]]:
+        """Run a phase inside, and tell what it has taken so far; time is computing unless something else is said."""
+        with self._lock:
+            self._phase, self._since = name, self._now()
+            before = {activity: self._seconds.setdefault((name, activity), 0.0) for activity in ACTIVITIES}
+
+        def spent() -> Spent:
+            seconds = self.read()
+            return Spent(*(seconds[name, activity] - before[activity] for activity in ACTIVITIES))
+
+        try:
+            yield spent
+        finally:
+            with self._lock:
+                self._book()
+                self._phase = None
+
+    @contextlib.contextmanager
+    def spend(self, activity: str) -> Iterator[None]:
+        """Book the time inside under waiting or sending; while both happen at once it is sending."""
+        self._turn(activity, 1)
+        try:
+            yield
+        finally:
+            self._turn(activity, -1)
+
+    def read(self) -> dict[tuple[str, ...], float]:
+        """Return the seconds by phase and activity, up to this moment."""
+        with self._lock:
+            self._book()
+            return dict(self._seconds)
+
+    def _turn(self, activity: str, by: int) -> None:
+        with self._lock:
+            self._book()
+            self._under_way[activity] += by
+
+    def _book(self) -> None:
+        """Add the time since the last look to what it was spent on."""
+        if self._phase is not None:
+            now = self._now()
+            activity = next((one for one, count in self._under_way.items() if count), COMPUTING)
+            self._seconds[self._phase, activity] += now - self._since
+            self._since = now
