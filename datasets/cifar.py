@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from datasets.downloads import fetch, folder_of, is_there, needed
+from datasets.downloads import fetch, folder_of, is_there
 from datasets.images import cut_images, load_npz, numbered
 from datasets.settings import CifarData
 from datasets.shares import Whole
+from settings.extras import extra
 from wire.errors import DataError
 
 FOLDERS = {"cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}
@@ -33,7 +34,7 @@ def load_cifar(settings: CifarData) -> Whole:
 
 def _kind(source: str) -> Any:
     """Return torchvision's reader."""
-    datasets = needed("torchvision.datasets", source)
+    datasets = extra("torchvision.datasets", needed_by=f"data.source: {source}")
     return {"cifar10": datasets.CIFAR10, "cifar100": datasets.CIFAR100}[source]
 
 

@@ -7,9 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPException
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 from urllib.error import HTTPError, URLError
 
 from wire.errors import DataError, SettingsError
@@ -32,21 +30,6 @@ def is_there(path: Path) -> bool:
         return path.exists()
     except OSError:
         return False
-
-
-def needed(module: str, source: str) -> Any:
-    """Load a module that only some data sets need, or say how to get it."""
-    package = module.partition(".")[0]
-    try:
-        return import_module(module)
-    except ModuleNotFoundError:
-        raise SettingsError(f"data.source: {source} needs {package}: pip install 'fedora-vfl[vision]'") from None
-    except (ImportError, RuntimeError, OSError):
-        # The two share compiled code, and fail in one of these ways when they are of different builds.
-        raise SettingsError(
-            f"data.source: {source} needs {package}, and the one installed does not fit this torch: "
-            "pip install --upgrade torch torchvision"
-        ) from None
 
 
 def fetch(place: Path, url: str, bring: Callable[[str], object], *, allowed: bool, instead: str = "") -> None:

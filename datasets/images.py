@@ -12,7 +12,7 @@ from datasets.chance import permutation
 from datasets.settings import ACTIVE, CifarData, DigitsData, MedmnistData, NpzData, TinyImagenetData, party_names
 from datasets.shares import ArrayShare, Share, Whole
 from datasets.stripes import stripes
-from wire.errors import DataError, SettingsError
+from wire.errors import DataError
 
 _PARTS = {"train": "train", "val": "validation", "test": "test"}
 
@@ -21,10 +21,8 @@ ImageData = DigitsData | NpzData | MedmnistData | CifarData | TinyImagenetData
 
 def load_digits(settings: DigitsData, seed: int) -> Whole:
     """Load scikit-learn's digits; a fifth of them, drawn by the seed, are test rows."""
-    try:
-        from sklearn import datasets
-    except ImportError:
-        raise SettingsError("data.source: digits needs scikit-learn: pip install 'fedora-vfl[bench]'") from None
+    from sklearn import datasets  # slow to import, and only needed here
+
     digits = datasets.load_digits()
     count = len(digits.images)
     pixels = np.rint(digits.images * (255 / 16)).astype(np.uint8)

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from datasets.downloads import fetch, folder_of, is_there, needed
+from datasets.downloads import fetch, folder_of, is_there
 from datasets.images import load_npz
 from datasets.settings import MedmnistData
 from datasets.shares import ArrayShare, Whole
+from settings.extras import extra
 from wire.errors import DataError, SettingsError
 
 
@@ -23,7 +24,7 @@ def load_medmnist(settings: MedmnistData) -> Whole:
 
 def _download(settings: MedmnistData, path: Path, suffix: str) -> None:
     """Fetch a set from where the package says it lies."""
-    known: dict[str, dict[str, Any]] = needed("medmnist", "medmnist").INFO
+    known: dict[str, dict[str, Any]] = extra("medmnist", needed_by="data.source: medmnist").INFO
     if settings.name not in known:
         raise SettingsError(f"data.name: {settings.name!r} is not a set of MedMNIST; allowed: {_allowed(known)}")
     if "multi-label" in known[settings.name]["task"]:
@@ -31,7 +32,7 @@ def _download(settings: MedmnistData, path: Path, suffix: str) -> None:
             f"data.name: {settings.name} gives an image several labels; allowed are sets of one class per image: "
             f"{_allowed(known)}"
         )
-    utilities = needed("torchvision.datasets.utils", "medmnist")
+    utilities = extra("torchvision.datasets.utils", needed_by="data.source: medmnist")
     url, md5 = known[settings.name][f"url{suffix}"], known[settings.name][f"MD5{suffix}"]
     fetch(path, url, lambda folder: utilities.download_url(url, folder, path.name, md5), allowed=settings.download)
 

@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.chance import limited
-from datasets.downloads import fetch, folder_of, is_there, needed
+from datasets.downloads import fetch, folder_of, is_there
 from datasets.images import cut_images, load_npz
 from datasets.settings import TinyImagenetData
 from datasets.shares import Whole
+from settings.extras import extra
 from wire.errors import DataError
 
 FOLDER = "tiny-imagenet-200"
@@ -48,7 +49,7 @@ def load_tiny_imagenet(settings: TinyImagenetData, seed: int) -> Whole:
 
 
 def _download(folder: Path, archive: Path, *, allowed: bool) -> None:
-    utilities = needed("torchvision.datasets.utils", "tiny-imagenet")
+    utilities = extra("torchvision.datasets.utils", needed_by="data.source: tiny-imagenet")
 
     def bring(scratch: str) -> None:
         utilities.download_and_extract_archive(URL, scratch, md5=MD5)
@@ -100,7 +101,7 @@ def _lines(path: Path) -> list[str]:
 
 def _decoded(pictures: list[_Picture]) -> NDArray[np.uint8]:
     """Decode images into one array that is made beforehand, so that memory holds each of them once."""
-    reader = needed("PIL.Image", "tiny-imagenet")  # Pillow, which comes with torchvision
+    reader = extra("PIL.Image", needed_by="data.source: tiny-imagenet")  # Pillow, which comes with torchvision
     pixels = np.empty((len(pictures), PIXELS, PIXELS, 3), np.uint8)
     for row, picture in enumerate(pictures):
         try:

@@ -35,6 +35,8 @@ PREFIX = "fedora-host"
 BRIDGE = "switch0"
 # Set aside for measurements between networks (RFC 2544): no real network is hidden by it.
 ADDRESSES = "198.18.77"
+# What comes on top of every piece of a TCP connection: Ethernet, IPv4, and TCP with time stamps.
+HEADER_BYTES = 14 + 20 + 32
 # What a line may hold back: enough for a few batches of embeddings, so that a slow line waits and does not lose frames.
 QUEUE_BYTES = 4_000_000
 # What a line that was idle sends at once, beyond its rate: little, or a message would cross for nothing.

@@ -171,22 +171,7 @@ def prepare(
     deadlines: Deadlines | None = None,
     tls: bool = False,
 ) -> Federation:
-    """Cut the data and write all that the processes of a local run need into its folder."""
-    federation, job = lay_down(job, origin=origin, out=out, threads=threads, deadlines=deadlines, tls=tls)
-    write_atomically(out / "job.yaml", as_yaml(job))
-    return federation
-
-
-def lay_down(
-    job: Job,
-    *,
-    origin: Path,
-    out: Path,
-    threads: int | None = None,
-    deadlines: Deadlines | None = None,
-    tls: bool = False,
-) -> tuple[Federation, Job]:
-    """Cut the data and write the files of the parties; return the job as it is to be submitted to them."""
+    """Cut the data and write all that a local run needs into its folder; `job.yaml` is what to submit to it."""
     earlier = _existing(Path(job.train.load), origin.parent) if job.train.load else None
     if earlier and earlier.absolute() == out.absolute():
         raise SettingsError(f"{origin}: train.from: is the folder that this run would replace; choose another --out")
@@ -202,7 +187,8 @@ def lay_down(
     if earlier:
         _bring_models(earlier, out, federation.parties)
         job = job.model_copy(update={"train": job.train.model_copy(update={"load": LOADED})})
-    return federation, job
+    write_atomically(out / "job.yaml", as_yaml(job))
+    return federation
 
 
 async def run_on(cluster: LocalCluster, out: Path, follow: Callable[[Event], None]) -> dict[str, Any]:

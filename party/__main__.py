@@ -24,7 +24,7 @@ async def live(config: Path, metrics: str | None, alive: Path | None) -> None:
         torch.set_num_threads(settings.threads)
     device_for(settings.device, origin=str(config))  # said now, not when the first job comes
     member = Member(settings, federation)
-    role = "active" if settings.name == federation.active.name else "passive"
+    role = federation.role(settings.name)
     with served(metrics, member=settings.name, role=role, sources=member.sources):
         async with kept_alive(alive, lambda: member.joined):
             await member.live()

@@ -276,10 +276,9 @@ class Member:
 
 def _identity(settings: PartySettings, federation: Federation) -> Identity | None:
     """Return the party's certificate, or none where it can do without; what is wrong with it is said at once."""
-    active = settings.name == federation.active.name
     identity = Identity.load(settings.certificates) if settings.certificates else None
     if identity:
-        identity.check(MemberName(settings.name, "active" if active else "passive"))
+        identity.check(MemberName(settings.name, federation.role(settings.name)))
     addresses = {federation.coordinator.address, settings.listen or federation.active.address}
     for address in sorted(addresses):
         check_secured(

@@ -31,7 +31,6 @@ from wire.errors import DataError, PartyError
 from wire.meter import Meter
 from wire.signing import SigningKey
 from wire.tls import Identity
-from wire.tls import Member as MemberName
 
 Tell = Callable[[Progress], Awaitable[None]]
 
@@ -46,12 +45,6 @@ class Surroundings:
     meter: Meter
     observations: Observations
     identity: Identity | None = None  # this party's certificate
-
-    @property
-    def me(self) -> MemberName:
-        """Name and role of this party."""
-        name = self.settings.name
-        return MemberName(name, "active" if name == self.federation.active.name else "passive")
 
 
 class Role(ABC):
@@ -178,7 +171,7 @@ class Role(ABC):
         content = statement(
             job=self.job.job,
             party=settings.name,
-            role="active" if self._is_active else "passive",
+            role=self.around.federation.role(settings.name),
             commitment=account.commitment,
             dropped=account.dropped.rows,
             remaining=account.dropped.remaining,

@@ -113,6 +113,10 @@ class Federation(Settings):
         """All parties, in the order in which the top model sees their embeddings."""
         return [*self.passive, self.active.name]
 
+    def role(self, party: str) -> str:
+        """Return a party's role."""
+        return "active" if party == self.active.name else "passive"
+
 
 def load_federation(path: Path) -> Federation:
     """Read a federation file."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -48,6 +49,14 @@ class Joint:
             state.setdefault(owner, {}).update({f"bottom.{name}": value for name, value in bottom.state_dict().items()})
         state["active"].update({f"top.{name}": value for name, value in self.top.state_dict().items()})
         return state
+
+    def assert_saved(self, run: Path, model: str) -> None:
+        """Hold every party's saved model against this one, to the bit."""
+        for party, expected in self.state().items():
+            saved = load_file(run / "models" / party / f"{model}.safetensors")
+            assert saved.keys() == expected.keys()
+            for name, value in expected.items():
+                assert saved[name].equal(value), f"{party} {name} differs by {(saved[name] - value).abs().max()}"
 
     def accuracy(self) -> float:
         with torch.no_grad():

@@ -64,6 +64,7 @@ def test_a_cell_is_named_by_all_that_decides_it() -> None:
         replace(base, tls=True),
         replace(base, rate=1e7),
         replace(base, delay=0.01),
+        replace(base, whole_packets=True),
     ]
     cells = [as_cell(point, QUICK, hosts=True) for point in (base, *others)]
     cells += [as_cell(base, WHOLE, hosts=True), as_cell(base, QUICK, hosts=False)]
@@ -126,7 +127,8 @@ def test_the_page_tells_wire_bytes_rates_and_the_models_error(tmp_path: Path) ->
     page = tmp_path / "comms.md"
     write_report(Material(QUICK, results, None, "fedora bench comms --quick"), page, table=tmp_path / "comms.csv")
     text = page.read_text()
-    assert "| retrain | 4 | 1.000 | 1.000 | 1.001 | 1.101 | +10.0% |" in text
+    assert "| retrain | 4 | 1.000 | 1.000 | 1.001 | 1.101 | +10.0% | 6.6% | 3.4% |" in text
+    assert "| fedora | packets of up to 64 KB | 1.000 |" in text
     assert "a = 1.00, b = 1.00." in text
     assert "| fedora | 1.08 *(1.08)* |" in text
     assert (tmp_path / "comms-bytes.svg").exists() and (tmp_path / "comms-seconds.svg").exists()
@@ -148,7 +150,7 @@ def test_without_hosts_the_page_says_why_and_shows_the_rest(tmp_path: Path) -> N
     write_report(material, page, table=tmp_path / "comms.csv")
     text = page.read_text()
     assert "Bytes on the wire and rates are left out: hosts in network namespaces need root." in text
-    assert "| retrain | 4 | 1.000 | 1.000 | 1.001 | – | – |" in text
+    assert "| retrain | 4 | 1.000 | 1.000 | 1.001 | – | – | – | – |" in text
     assert "Mbit/s" not in text
 
 
@@ -156,7 +158,7 @@ def test_failed_points_are_told_with_their_reasons(tmp_path: Path) -> None:
     results = Results({}, {Point(): "passive-1 is gone"}, 3)
     page = tmp_path / "comms.md"
     write_report(Material(QUICK, results, None, "fedora bench comms"), page, table=tmp_path / "comms.csv")
-    assert "no limit, 0 ms: passive-1 is gone" in page.read_text()
+    assert "no limit, 0 ms, frames: passive-1 is gone" in page.read_text()
     assert "3 points are not measured yet" in page.read_text()
 
 
@@ -195,8 +197,9 @@ def test_on_hosts_a_limit_slows_a_method_down_and_leaves_its_bytes(tmp_path: Pat
 
 def test_a_command_says_how_to_measure_the_same_again(tmp_path: Path) -> None:
     assert Asked(tmp_path, quick=True, loopback=True).command == "fedora bench comms --quick --loopback"
-    assert cells_csv(Results({}, {}, 0)).startswith("method,parties,embedding,batch,dtype,tls,rate,delay,predicted")
-    assert set(sweeps(QUICK)) == {"parties", "embedding", "batch", "dtype", "tls", "rate"}
+    columns = "method,parties,embedding,batch,dtype,tls,rate,delay,whole_packets,predicted"
+    assert cells_csv(Results({}, {}, 0)).startswith(columns)
+    assert set(sweeps(QUICK)) == {"parties", "embedding", "batch", "dtype", "tls", "whole_packets", "rate"}
 
 
 def test_the_table_has_columns_for_every_party(tmp_path: Path) -> None:

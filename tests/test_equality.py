@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.torch import load_file
 
 from tests import reference
 from tests.conftest import as_job, run, write_people
@@ -48,11 +47,7 @@ def test_distributed_training_equals_one_process(name: str, tmp_path: Path) -> N
     joint = reference.join(tmp_path / "run", job)
     reference.train(joint, job)
 
-    for party, expected in joint.state().items():
-        saved = load_file(tmp_path / "run" / "models" / party / "original.safetensors")
-        assert saved.keys() == expected.keys()
-        for parameter, value in expected.items():
-            assert saved[parameter].equal(value), f"{party} {parameter} differs"
+    joint.assert_saved(tmp_path / "run", "original")
     assert result["original"]["test_accuracy"] == pytest.approx(joint.accuracy())
 
 

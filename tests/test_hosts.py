@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 from deploy.distance import NAMESPACES
 from deploy.hosted import move, starters
-from deploy.hosts import PREFIX, Capture, Counters, Line, Network, why_not
+from deploy.hosts import HEADER_BYTES, PREFIX, Capture, Counters, Line, Network, why_not
 from deploy.local import LocalCluster
 from fedora.running import prepare
 from settings.federation import Deadlines, Federation
@@ -40,8 +40,6 @@ JOB: dict[str, Any] = {
     "seed": 3,
 }
 LONG = {"model": {"embedding": 8}, "train": {"epochs": 100_000, "batch_size": 256, "save": "long"}}
-# Ethernet, IPv4 and TCP with time stamps: what comes on top of every piece of a connection.
-HEADERS = 14 + 20 + 32
 
 
 # Hosts
@@ -71,7 +69,7 @@ def test_the_kernel_counts_frames_as_on_a_cable_unless_told_to_count_whole_packe
         network.throughput("whole", "other", size=size)
         cut, whole = network.counters("one"), network.counters("whole")
     # The question for the other's hardware address is shorter; on a busy machine some are sent twice.
-    assert abs(cut.sent_bytes - size - HEADERS * cut.sent_packets) < 0.1 * size
+    assert abs(cut.sent_bytes - size - HEADER_BYTES * cut.sent_packets) < 0.1 * size
     assert cut.sent_bytes / cut.sent_packets <= 1514
     assert whole.sent_bytes / whole.sent_packets > 2 * 1514
 
@@ -291,7 +289,7 @@ def test_the_difference_is_headers_frames_and_records(request: pytest.FixtureReq
     ran: Ran = request.getfixturevalue(kind)
     messages, protobuf = ran.ledger[host]
     wire = ran.wire[host]
-    content = wire.bytes - HEADERS * wire.packets  # what TCP carried
+    content = wire.bytes - HEADER_BYTES * wire.packets  # what TCP carried
     # gRPC's 5 bytes a message, and HTTP/2's 9 a frame of at most 16 KiB; TLS's 22 a record of at most 16 KiB.
     framing = 14 * messages + (9 + 22 * (kind == "secured")) * (protobuf / 16384)
     # The rest: window updates, pings, the messages that close the books, handshakes; a busy machine sends some twice.

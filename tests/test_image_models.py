@@ -179,11 +179,7 @@ def test_a_job_equals_one_process_running_statistics_and_a_last_batch_of_one_row
     job = as_job(content)
     joint = reference.join(tmp_path / "run", job)
     reference.train(joint, job)
-    for party, expected in joint.state().items():
-        saved = load_file(tmp_path / "run" / "models" / party / "original.safetensors")
-        assert saved.keys() == expected.keys()
-        for key, value in expected.items():
-            assert saved[key].equal(value), f"{party} {key} differs"
+    joint.assert_saved(tmp_path / "run", "original")
     joint.bottoms.eval()
     assert trained["original"]["test_accuracy"] == pytest.approx(joint.accuracy())
     again = run({"data": content["data"], "train": {"from": str(tmp_path / "run")}}, tmp_path / "again")

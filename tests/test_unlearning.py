@@ -235,10 +235,7 @@ def test_retraining_is_training_on_the_remaining_rows_from_fresh_parameters(retr
     joint.inputs, joint.labels = [one[remaining] for one in joint.inputs], joint.labels[remaining]
     joint.train = len(remaining)
     reference.train(joint, anew, name="retrain")
-    for party, expected in joint.state().items():
-        saved = load_file(retrained.folder / "models" / party / "unlearned.safetensors")
-        for parameter, value in expected.items():
-            assert saved[parameter].equal(value), f"{party} {parameter}"
+    joint.assert_saved(retrained.folder, "unlearned")
 
 
 def test_a_certificate_of_retraining_holds_and_knows_no_dual_variable(retrained: Run) -> None:
@@ -275,10 +272,7 @@ def test_rounds_that_did_harm_are_taken_back_at_every_party_and_leave_no_bit(tmp
     assert isinstance(job.unlearn, Fedora)
     problem = Problem(job.unlearn, Case(job.train, classes=2, forget=forget, remaining=remaining, seed=seed))
     unlearning.perform(self_scaling.auto(problem))
-    for party, expected in joint.state().items():
-        saved = load_file(taken.folder / "models" / party / "unlearned.safetensors")
-        for parameter, value in expected.items():
-            assert saved[parameter].equal(value), f"{party} {parameter}"
+    joint.assert_saved(taken.folder, "unlearned")
 
 
 # Mistakes in a job

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from coordinator.methods import Case, fedora, self_scaling
 from coordinator.methods.fedora import Problem
@@ -96,12 +95,7 @@ def test_distributed_unlearning_equals_one_process(name: str, tmp_path: Path) ->
     count = len(unlearning.forget) if job.unlearn.reduction == "sum" else 1
     told = [phase["loss"] * count for phase in result["rounds"] if phase["phase"] == "unlearning"]
     assert told == pytest.approx(unlearning.losses, rel=1e-12)
-    for party, expected in joint.state().items():
-        saved = load_file(tmp_path / "run" / "models" / party / "unlearned.safetensors")
-        for parameter, value in expected.items():
-            assert saved[parameter].equal(value), (
-                f"{party} {parameter} differs: {(saved[parameter] - value).abs().max()}"
-            )
+    joint.assert_saved(tmp_path / "run", "unlearned")
 
 
 def requested(forget: dict[str, Any], joint: reference.Joint, seed: int) -> torch.Tensor:

@@ -13,7 +13,6 @@ import grpc
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
-from cryptography.x509.oid import NameOID
 
 from wire.errors import PartyError, SettingsError
 from wire.protocol import COORDINATOR
@@ -201,9 +200,3 @@ def _issued(certificate: x509.Certificate, *, by: x509.Certificate) -> bool:
     except (ValueError, TypeError, InvalidSignature):
         return False
     return True
-
-
-def common_name(certificate: x509.Certificate) -> str:
-    """Return a certificate's common name, for people."""
-    found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(found[0].value) if found else "?"

@@ -23,23 +23,25 @@ class Point:
     tls: bool = False
     rate: float | None = None  # bits per second of every host's line; None: as fast as the machine is
     delay: float = 0.0  # seconds from one host to another
+    whole_packets: bool = False  # as handed to a network card that cuts them, not as frames on a cable
 
     @property
-    def place(self) -> tuple[int, bool, float]:
+    def place(self) -> tuple[int, bool, float, bool]:
         """What needs a cluster of its own."""
-        return self.parties, self.tls, self.delay
+        return self.parties, self.tls, self.delay, self.whole_packets
 
     @property
     def needs_hosts(self) -> bool:
         """Whether it cannot be measured on loopback."""
-        return self.rate is not None or self.delay > 0
+        return self.rate is not None or self.delay > 0 or self.whole_packets
 
     def describe(self) -> str:
         """Say which point this is, in one line."""
         line = f"{self.rate / MEGABIT:g} Mbit/s" if self.rate else "no limit"
         return (
             f"{self.method}, {self.parties} passive, embedding {self.embedding}, batch {self.batch}, {self.dtype}, "
-            f"TLS {'on' if self.tls else 'off'}, {line}, {1000 * self.delay:g} ms"
+            f"TLS {'on' if self.tls else 'off'}, {line}, {1000 * self.delay:g} ms, "
+            f"{'whole packets' if self.whole_packets else 'frames'}"
         )
 
 
@@ -104,6 +106,7 @@ def sweeps(extent: Extent) -> dict[str, list[Point]]:
         "batch": [replace(one, batch=size) for one in along for size in extent.batches],
         "dtype": [replace(one, dtype=dtype) for one in along for dtype in extent.dtypes],
         "tls": [replace(one, tls=tls) for one in along for tls in (False, True)],
+        "whole_packets": [replace(one, whole_packets=whole) for one in along for whole in (False, True)],
         "rate": [
             *timed,
             *(replace(one, rate=rate * MEGABIT) for one in timed for rate in extent.rates),
@@ -120,7 +123,8 @@ def distinct(points: Iterable[Point]) -> list[Point]:
 def _order(point: Point) -> tuple[Any, ...]:
     speed = -point.rate if point.rate else float("-inf")
     place = METHODS.index(point.method)
-    return point.tls, point.delay, point.parties, point.embedding, point.batch, speed, point.dtype, place
+    apart = (point.tls, point.delay, point.whole_packets, point.parties)
+    return *apart, point.embedding, point.batch, speed, point.dtype, place
 
 
 def all_points(extent: Extent) -> Iterator[Point]:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from bench.comms.plots import draw_bytes, draw_seconds
 from bench.comms.points import MEGABIT, Extent, Point, sweeps
-from bench.comms.results import Results
+from bench.comms.results import Result, Results
 from settings.storage import write_atomically
 from wire.protocol import VERSION
 
@@ -26,14 +26,22 @@ TITLES = {
     "batch": ("Batch size", "batch"),
     "dtype": ("Type of values", "type"),
     "tls": ("TLS", "TLS"),
+    "whole_packets": ("Frames, or packets that the network card cuts", "counted as"),
 }
-COLUMNS = ("predicted MB", "tensor MB", "protobuf MB", "wire MB", "wire over protobuf", "seconds")
+COLUMNS = ("predicted MB", "tensor MB", "protobuf MB", "wire MB", "over protobuf", "headers", "all else", "seconds")
+SAID = {
+    ("tls", False): "off",
+    ("tls", True): "on",
+    ("whole_packets", False): "frames of 1,514",
+    ("whole_packets", True): "packets of up to 64 KB",
+}
 EXPLAINED = """\
 *Predicted* is the paper's cost table in bytes, *tensor* the values of embeddings and gradients that were sent, \
 *protobuf* the messages they were in: these three are of the method alone. *Wire* is counted by the kernel at every \
-host's device, as Ethernet frames of at most 1,514 bytes with all that comes on top: TCP, IP and Ethernet headers (66 \
-bytes for up to 1,448), acknowledgements, HTTP/2 frames, pings, and TLS where it is on. The kernel counts whole jobs, \
-evaluation and alignment included; the method's share is taken to be that of its protobuf bytes."""
+host's device, as Ethernet frames of at most 1,514 bytes with all that comes on top. *Over protobuf* says how much \
+that is, in two parts: *headers* of Ethernet, IP and TCP, 66 bytes for each packet that was counted, acknowledgements \
+included; and *all else*: gRPC, HTTP/2 and its pings, messages that are in no book, and TLS where it is on. The kernel \
+counts whole jobs, evaluation and alignment included; the method's share is taken to be that of its protobuf bytes."""
 TIME_MODEL = """\
     seconds = compute + a · bytes · 8 / rate + b · waits · round trip
 
@@ -111,11 +119,18 @@ def rows(name: str, points: Sequence[Point], results: Results) -> Iterator[list[
     """Yield a sweep's lines: method, setting, bytes and seconds."""
     for one in (results.measured[point] for point in points if point in results.measured):
         value = getattr(one.point, name)
-        said = {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+        said = SAID.get((name, value)) or str(value)
         sizes = (one.cost["predicted"], one.cost["tensor"], one.cost["protobuf"], one.wire)
         shown = (f"{size / 1e6:.3f}" if size else "–" for size in sizes)
-        factor = f"{one.wire_factor - 1:+.1%}" if one.wire_factor else "–"
-        yield [one.point.method, said, *shown, factor, f"{one.seconds['method']:.2f}"]
+        yield [one.point.method, said, *shown, *_on_top(one), f"{one.seconds['method']:.2f}"]
+
+
+def _on_top(one: Result) -> list[str]:
+    """Show what the wire has on top of protobuf, and its two parts."""
+    if one.wire_factor is None or one.headers is None:
+        return ["–"] * 3
+    top = one.wire_factor - 1
+    return [f"{top:+.1%}", f"{one.headers:.1%}", f"{top - one.headers:.1%}"]
 
 
 def print_tables(material: Material, console: Console) -> None:

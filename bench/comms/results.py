@@ -8,6 +8,7 @@ from functools import cached_property
 from bench.comms.model import Model, Sample, fit
 from bench.comms.points import Extent, Point, as_cell, distinct
 from bench.paper.store import Record, Store
+from deploy.hosts import HEADER_BYTES
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,12 @@ class Result:
         """Bytes on the wire for a byte of protobuf, over the whole job; None where the kernel could not tell."""
         wire = self.cost.get("job_wire")
         return wire / self.cost["job_protobuf"] if wire else None
+
+    @property
+    def headers(self) -> float | None:
+        """Bytes of packets' headers for a byte of protobuf, acknowledgements included; None where it is not known."""
+        packets = self.cost.get("job_packets")
+        return HEADER_BYTES * packets / self.cost["job_protobuf"] if packets else None
 
     @property
     def wire(self) -> float | None:

@@ -20,7 +20,7 @@ from coordinator.job import Job
 from deploy.hosted import move, starters
 from deploy.hosts import Counters, Line, Network
 from deploy.local import CERTIFICATES, LocalCluster
-from fedora.running import lay_down, perform
+from fedora.running import perform, prepare
 from protos.control_pb2 import Event
 from settings.federation import Federation
 from settings.files import check
@@ -114,13 +114,13 @@ async def open_stage(point: Point, extent: Extent, work: Path, *, hosts: bool) -
         data = {"source": "parquet", "path": str(folder / "table.parquet"), "id": "id"}
         job = check({"data": {**data, "parties": point.parties, "format": "parquet"}}, Job, origin="comms")
         run = folder / "run"
-        federation, _ = lay_down(job, origin=folder / "job.yaml", out=run, threads=1, tls=point.tls)
+        federation = prepare(job, origin=folder / "job.yaml", out=run, threads=1, tls=point.tls)
         if not hosts:
             async with LocalCluster(run, federation) as cluster:
                 yield OnLoopback(cluster)
             return
         # Half of the way lies at each of the two hosts.
-        line = Line(delay=point.delay / 2)
+        line = Line(delay=point.delay / 2, whole_packets=point.whole_packets)
         with Network(dict.fromkeys((COORDINATOR, *federation.parties), line)) as network:
             moved = move(run, federation, network, plaintext=not point.tls)
             async with LocalCluster(run, moved, hosts=starters(moved, network)):

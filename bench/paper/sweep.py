@@ -17,10 +17,10 @@ from bench.paper.store import DONE, FAILED, Record, Store, finite
 from bench.paper.trimming import trim
 from coordinator.job import Job
 from deploy.local import LocalCluster
-from fedora.running import lay_down, perform
+from fedora.running import perform, prepare
 from protos.control_pb2 import Event
 from settings.federation import Federation
-from settings.files import check
+from settings.files import check, load
 from settings.storage import write_atomically
 from wire.errors import FedoraError, StoppedError
 from wire.protocol import VERSION
@@ -63,7 +63,8 @@ class Sweep:
         with _folders(self._store.out / WORK / group.digest) as (kept, run):
             self._watcher.training(group)
             try:
-                federation, job = self._lay_down(group, run)
+                federation = self._prepare(group, run)
+                job = load(run / "job.yaml", Job)
                 while left:
                     # A cluster in which a job has failed is not used again.
                     async with LocalCluster(run, federation) as cluster:
@@ -75,15 +76,15 @@ class Sweep:
                 for cell in left:
                     self._keep(cell, failed(cell, f"there is no original model: {error}"))
 
-    def _lay_down(self, group: Group, run: Path) -> tuple[Federation, Job]:
+    def _prepare(self, group: Group, run: Path) -> Federation:
         """Cut the data."""
         asked = check(group.job(), Job, origin=f"{group.data_set}, seed {group.seed}")
-        laid = lay_down(asked, origin=Path(f"{group.data_set}.yaml"), out=run, threads=self._threads)
+        federation = prepare(asked, origin=Path(f"{group.data_set}.yaml"), out=run, threads=self._threads)
         if group.content["test_rows"]:
             trim(run / "data", group.content["test_rows"], seed=group.seed)
         if self._device:
             _compute_on(self._device, run / "parties")
-        return laid
+        return federation
 
     async def _measure_some(self, left: list[Cell], cluster: LocalCluster, job: Job) -> None:
         """Run cells, and take them from the list, until one fails."""

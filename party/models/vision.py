@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections import OrderedDict
-from importlib import import_module
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from party.models.registry import Bottom, register
+from settings.extras import extra
 from wire.errors import SettingsError
 
 SMALL, MEDIUM = 40, 80  # pixels of the longer side, up to which a stem keeps or halves the image
@@ -31,6 +31,9 @@ class _Vision(Bottom):
     @abstractmethod
     def _network(self, channels: int, size: Size, embedding: int) -> nn.Module: ...
 
+    def _torchvision(self, module: str) -> Any:
+        return extra(f"torchvision.models.{module}", needed_by=f"model.bottom: `{self.name}`")
+
 
 class _ResNet(_Vision):
     """A residual network: a stem, four stages of blocks, the mean of every channel, one linear layer."""
@@ -40,7 +43,7 @@ class _ResNet(_Vision):
     stages: ClassVar[tuple[int, ...]]  # blocks in each
 
     def _network(self, channels: int, size: Size, embedding: int) -> nn.Module:
-        block = getattr(_torchvision("resnet", self.name), self.block)
+        block = getattr(self._torchvision("resnet"), self.block)
         convolution, pool = _stem(channels, self.width, _reduction(size))
         # Names are torchvision's, so that a state dict reads like one of its own.
         parts: dict[str, nn.Module] = {"conv1": convolution, "bn1": nn.BatchNorm2d(self.width), "relu": nn.ReLU()}
@@ -95,7 +98,7 @@ class DenseNet121(_Vision):
     blocks: ClassVar[tuple[int, ...]] = (6, 12, 24, 16)  # layers in each
 
     def _network(self, channels: int, size: Size, embedding: int) -> nn.Module:
-        kind = _torchvision("densenet", self.name).DenseNet
+        kind = self._torchvision("densenet").DenseNet
         network: nn.Module = kind(self.width // 2, self.blocks, self.width, num_classes=embedding)
         features: Any = network.features
         reduction = _reduction(size)
@@ -145,17 +148,3 @@ def _forgiving(network: nn.Module) -> nn.Module:
             if type(child) is nn.BatchNorm2d:
                 setattr(parent, name, _BatchNorm(child.num_features))
     return network
-
-
-def _torchvision(module: str, bottom: str) -> Any:
-    """Load a module of torchvision's models, or say how to get it."""
-    try:
-        return import_module(f"torchvision.models.{module}")
-    except ModuleNotFoundError:
-        raise SettingsError(f"model.bottom: `{bottom}` needs torchvision: pip install 'fedora-vfl[vision]'") from None
-    except (ImportError, RuntimeError, OSError):
-        # The two share compiled code, and fail in one of these ways when they are of different builds.
-        raise SettingsError(
-            f"model.bottom: `{bottom}` needs torchvision, and the one installed does not fit this torch: "
-            "pip install --upgrade torch torchvision"
-        ) from None
