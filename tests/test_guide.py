@@ -1,4 +1,4 @@
-"""The guide for several machines is followed word by word: each organisation on its own host, in its own folder."""
+"""The guide for several machines is followed word by word: each machine a host of its own, with its own folder."""
 
 import os
 import re
@@ -15,7 +15,8 @@ import pytest
 from deploy.hosts import Line, Network, why_not
 
 GUIDE = Path(__file__).parent.parent / "docs" / "several-machines.md"
-ORGANISATIONS = ("bank", "hospital", "insurer")
+PARTIES = ("bank", "hospital", "insurer")
+MACHINES = ("coordinator", *PARTIES)  # in the order of their addresses
 MISSING = why_not(closed=True, delay=True)
 # All of the guide runs before the first test of it.
 pytestmark = pytest.mark.timeout(900)
@@ -49,16 +50,16 @@ def blocks() -> list[Block]:
 def test_every_block_of_the_guide_says_whose_it_is() -> None:
     assert len(blocks()) > 10
     for block in blocks():
-        assert block.whose and set(block.whose) <= set(ORGANISATIONS), block
+        assert block.whose and set(block.whose) <= set(MACHINES), block
 
 
 class Followed:
-    """The guide on three hosts."""
+    """The guide on four hosts."""
 
     def __init__(self, folder: Path, network: Network) -> None:
         self.folder, self.network = folder, network
         tools = folder / "tools"
-        for path in (tools, *(folder / name for name in ORGANISATIONS)):
+        for path in (tools, *(folder / name for name in MACHINES)):
             path.mkdir()
         (tools / "scp").write_text(SEND)
         (tools / "scp").chmod(0o755)
@@ -70,13 +71,13 @@ class Followed:
         """Run a block at each of those whose it is; return what was printed."""
         return {name: self._run(name, block.text) for name in block.whose}
 
-    def _run(self, organisation: str, text: str) -> str:
+    def _run(self, machine: str, text: str) -> str:
         said = self.folder / "said"
         with said.open("w") as output:
             # Not a pipe: processes that a block leaves running would hold it open.
             process = subprocess.Popen(
-                self.network.command(organisation, "bash", "-e", "-o", "pipefail", "-c", text),
-                cwd=self.folder / organisation,
+                self.network.command(machine, "bash", "-e", "-o", "pipefail", "-c", text),
+                cwd=self.folder / machine,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -84,7 +85,7 @@ class Followed:
                 start_new_session=True,
             )
             code = process.wait(timeout=120)
-        assert code == 0, f"at the {organisation}:\n{text}\n{said.read_text()}\n{self._logs()}"
+        assert code == 0, f"at the {machine}:\n{text}\n{said.read_text()}\n{self._logs()}"
         return said.read_text()
 
     def _logs(self) -> str:
@@ -92,7 +93,7 @@ class Followed:
 
     def stop(self) -> None:
         """End what blocks have left running."""
-        for process in (one for name in ORGANISATIONS for one in self.network.processes(name)):
+        for process in (one for name in MACHINES for one in self.network.processes(name)):
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
 
@@ -106,7 +107,8 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Said]:
     if MISSING:
         pytest.skip(MISSING)
     folder = tmp_path_factory.mktemp("guide")
-    lines = {"bank": Line(closed=True, open_ports=(7000, 7001)), "hospital": PASSIVE, "insurer": PASSIVE}
+    ports = {"coordinator": 7000, "bank": 7001}
+    lines = {name: Line(closed=True, open_ports=(ports[name],)) if name in ports else PASSIVE for name in MACHINES}
     with Network(lines, addresses="192.0.2") as network:
         followed = Followed(folder, network)
         try:
@@ -118,7 +120,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Said]:
 def test_the_guide_leads_to_a_proof_that_everybody_can_check(said: Said) -> None:
     folder, printed = said
     checked = {name: text for block, texts in printed if "fedora verify" in block.text for name, text in texts.items()}
-    assert set(checked) == set(ORGANISATIONS)
+    assert set(checked) == set(PARTIES)
     for name, text in checked.items():
         assert "✗" not in text
         assert f"{name} signed with the key that the federation file gives for it" in text
@@ -136,7 +138,9 @@ def test_no_private_key_and_no_table_is_sent(said: Said) -> None:
 
 def test_models_and_tables_stay_where_they_are(said: Said) -> None:
     folder, _ = said
-    for name in ORGANISATIONS:
+    for name in PARTIES:
         kept = {path.parent.name for path in (folder / name).rglob("*.safetensors")}
         assert kept == {name}
         assert len(list((folder / name).rglob("*.csv"))) == (3 if name == "bank" else 1)  # two of them ledgers
+    kept_by_coordinator = {path.suffix for path in (folder / "coordinator").rglob("*")}
+    assert not kept_by_coordinator & {".safetensors", ".csv", ".txt"}
