@@ -3,7 +3,7 @@
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -73,6 +73,14 @@ def _name(kind: int) -> str:
         raise LedgerError(f"a book has messages of kind {kind}, which is not known here") from None
 
 
+def _lines(readings: Iterable[Reading]) -> Iterator[tuple[_Line, _Counts]]:
+    """Yield the lines of one member's book."""
+    for one in readings:
+        for count in one.counts:
+            line = _Line(one.sender, one.receiver, one.phase, count.round, one.kind)
+            yield line, _Counts(count.messages, count.tensor_bytes, count.protobuf_bytes)
+
+
 class Ledger:
     """Reconciled entries of one job."""
 
@@ -84,21 +92,20 @@ class Ledger:
         """Compare what every member counted; each line must stand in the books of both its ends, alike."""
         lines: dict[_Line, dict[str, _Counts]] = {}
         for keeper, readings in books.items():
-            for one in readings:
-                line = _Line(one.sender, one.receiver, one.phase, one.round, one.kind)
-                if keeper not in (one.sender, one.receiver) or one.sender == one.receiver:
+            for line, counts in _lines(readings):
+                if keeper not in (line.sender, line.receiver) or line.sender == line.receiver:
                     raise LedgerError(f"{keeper} keeps books on {line.described()}, which is not its own link")
                 if keeper in lines.setdefault(line, {}):
                     raise LedgerError(f"{keeper} has two lines on {line.described()}")
-                lines[line][keeper] = _Counts(one.messages, one.tensor_bytes, one.protobuf_bytes)
-        for line, counts in lines.items():
-            ends = {end: counts.get(end, _Counts(0, 0, 0)) for end in (line.sender, line.receiver)}
+                lines[line][keeper] = counts
+        for line, counted in lines.items():
+            ends = {end: counted.get(end, _Counts(0, 0, 0)) for end in (line.sender, line.receiver)}
             if len(set(ends.values())) > 1:
                 told = " and ".join(f"{end} counted {count.described()}" for end, count in ends.items())
                 raise LedgerError(f"the books differ on {line.described()}: {told}")
         entries = [
-            Entry(line.sender, line.receiver, line.phase, line.round, _name(line.kind), *counts[line.sender])
-            for line, counts in sorted(lines.items())
+            Entry(line.sender, line.receiver, line.phase, line.round, _name(line.kind), *counted[line.sender])
+            for line, counted in sorted(lines.items())
         ]
         return cls(entries, predicted)
 

@@ -13,6 +13,7 @@ from coordinator.methods.registry import load_method
 from coordinator.observing import Observations
 from coordinator.roster import JOIN, Roster
 from settings.federation import load_federation
+from wire.addresses import check_address
 from wire.channels import listen
 from wire.health import Health
 from wire.meter import Totals
@@ -34,6 +35,8 @@ async def serve(
     """Let parties join and users submit jobs, until stopped."""
     for path in methods:
         load_method(path)
+    if listen_at:
+        check_address(listen_at, option="--listen")
     federation = load_federation(config)
     identity = Identity.load(certificates) if certificates else None
     if identity:

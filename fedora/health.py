@@ -81,7 +81,7 @@ async def _check_service(
     """Ask a member's health service."""
     import grpc
 
-    from settings.federation import check_address
+    from wire.addresses import check_address
     from wire.channels import dial, reach
     from wire.errors import PartyError
     from wire.health import ask

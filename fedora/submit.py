@@ -46,7 +46,8 @@ def submit(
     from fedora.following import Follower
     from fedora.report import finish
     from fedora.running import as_yaml, check_folder, keep, load_job
-    from settings.federation import Deadlines, check_address
+    from settings.federation import Deadlines
+    from wire.addresses import check_address
     from wire.tls import Identity, check_secured
 
     console = Console(highlight=False)
@@ -54,7 +55,7 @@ def submit(
 
     async def work() -> None:
         settings = load_job(job, method or [])
-        check_address(coordinator)
+        check_address(coordinator, option="--coordinator")
         identity = Identity.load(certificates) if certificates else None
         check_secured(coordinator, identity, plaintext=plaintext, hint="name the operator's folder with --certificates")
         check_folder(folder, overwrite=overwrite, marker="result.json")

@@ -24,15 +24,17 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12protos/meter.proto\x12\tfedora.v1\"\xa8\x01\n\x07Reading\x12\x0e\n\x06sender\x18\x01 \x01(\t\x12\x10\n\x08receiver\x18\x02 \x01(\t\x12\r\n\x05phase\x18\x03 \x01(\t\x12\r\n\x05round\x18\x04 \x01(\r\x12\x1d\n\x04kind\x18\x05 \x01(\x0e\x32\x0f.fedora.v1.Kind\x12\x10\n\x08messages\x18\x06 \x01(\x04\x12\x14\n\x0ctensor_bytes\x18\x07 \x01(\x04\x12\x16\n\x0eprotobuf_bytes\x18\x08 \x01(\x04*_\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x0b\n\x07\x43ONTROL\x10\x01\x12\r\n\tALIGNMENT\x10\x02\x12\r\n\tEMBEDDING\x10\x03\x12\x0c\n\x08GRADIENT\x10\x04\x12\x08\n\x04\x44UAL\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12protos/meter.proto\x12\tfedora.v1\"{\n\x07Reading\x12\x0e\n\x06sender\x18\x01 \x01(\t\x12\x10\n\x08receiver\x18\x02 \x01(\t\x12\r\n\x05phase\x18\x03 \x01(\t\x12\x1d\n\x04kind\x18\x04 \x01(\x0e\x32\x0f.fedora.v1.Kind\x12 \n\x06\x63ounts\x18\x05 \x03(\x0b\x32\x10.fedora.v1.Count\"V\n\x05\x43ount\x12\r\n\x05round\x18\x01 \x01(\r\x12\x10\n\x08messages\x18\x02 \x01(\x04\x12\x14\n\x0ctensor_bytes\x18\x03 \x01(\x04\x12\x16\n\x0eprotobuf_bytes\x18\x04 \x01(\x04*_\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x0b\n\x07\x43ONTROL\x10\x01\x12\r\n\tALIGNMENT\x10\x02\x12\r\n\tEMBEDDING\x10\x03\x12\x0c\n\x08GRADIENT\x10\x04\x12\x08\n\x04\x44UAL\x10\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.meter_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_KIND']._serialized_start=204
-  _globals['_KIND']._serialized_end=299
-  _globals['_READING']._serialized_start=34
-  _globals['_READING']._serialized_end=202
+  _globals['_KIND']._serialized_start=246
+  _globals['_KIND']._serialized_end=341
+  _globals['_READING']._serialized_start=33
+  _globals['_READING']._serialized_end=156
+  _globals['_COUNT']._serialized_start=158
+  _globals['_COUNT']._serialized_end=244
 # @@protoc_insertion_point(module_scope)

@@ -1,6 +1,8 @@
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -21,21 +23,27 @@ GRADIENT: Kind
 DUAL: Kind
 
 class Reading(_message.Message):
-    __slots__ = ("sender", "receiver", "phase", "round", "kind", "messages", "tensor_bytes", "protobuf_bytes")
+    __slots__ = ("sender", "receiver", "phase", "kind", "counts")
     SENDER_FIELD_NUMBER: _ClassVar[int]
     RECEIVER_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
-    ROUND_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
-    MESSAGES_FIELD_NUMBER: _ClassVar[int]
-    TENSOR_BYTES_FIELD_NUMBER: _ClassVar[int]
-    PROTOBUF_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
     sender: str
     receiver: str
     phase: str
-    round: int
     kind: Kind
+    counts: _containers.RepeatedCompositeFieldContainer[Count]
+    def __init__(self, sender: _Optional[str] = ..., receiver: _Optional[str] = ..., phase: _Optional[str] = ..., kind: _Optional[_Union[Kind, str]] = ..., counts: _Optional[_Iterable[_Union[Count, _Mapping]]] = ...) -> None: ...
+
+class Count(_message.Message):
+    __slots__ = ("round", "messages", "tensor_bytes", "protobuf_bytes")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PROTOBUF_BYTES_FIELD_NUMBER: _ClassVar[int]
+    round: int
     messages: int
     tensor_bytes: int
     protobuf_bytes: int
-    def __init__(self, sender: _Optional[str] = ..., receiver: _Optional[str] = ..., phase: _Optional[str] = ..., round: _Optional[int] = ..., kind: _Optional[_Union[Kind, str]] = ..., messages: _Optional[int] = ..., tensor_bytes: _Optional[int] = ..., protobuf_bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, round: _Optional[int] = ..., messages: _Optional[int] = ..., tensor_bytes: _Optional[int] = ..., protobuf_bytes: _Optional[int] = ...) -> None: ...

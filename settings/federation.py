@@ -7,6 +7,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
 from settings.files import Settings, load
+from wire import addresses
 from wire.errors import SettingsError
 from wire.protocol import COORDINATOR
 from wire.signing import is_public_key
@@ -20,18 +21,8 @@ def _checked_name(name: str) -> str:
 
 
 def _checked_address(address: str) -> str:
-    host, separator, port = address.rpartition(":")
-    if not separator or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
-        raise ValueError(f"{address!r} is not an address: write HOST:PORT, such as 10.0.0.1:7000")
+    addresses.split(address)
     return address
-
-
-def check_address(address: str, *, option: str = "--coordinator") -> None:
-    """Refuse what is not HOST:PORT on a command line."""
-    try:
-        _checked_address(address)
-    except ValueError as error:
-        raise SettingsError(f"{option}: {error}") from None
 
 
 def check_member(name: str, role: str) -> None:
@@ -96,6 +87,9 @@ class Federation(Settings):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"the name {name!r} is given to two parties")
+            # In certificates, and in the folders of some machines, they would be one name.
+            if alike := [other for other in names if other != name and other.lower() == name.lower()]:
+                raise ValueError(f"the names {name!r} and {alike[0]!r} differ only in case")
         return self
 
     @model_validator(mode="after")

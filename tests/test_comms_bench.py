@@ -13,7 +13,7 @@ from rich.console import Console
 from bench.comms.command import Asked, Teller
 from bench.comms.model import Sample, fit
 from bench.comms.points import METHODS, QUICK, WHOLE, Extent, Point, all_points, as_cell, distinct, sweeps
-from bench.comms.report import Material, cells_csv, write_report
+from bench.comms.report import Material, cells_csv, print_tables, write_report
 from bench.comms.results import Result, Results, read_results
 from bench.comms.stage import write_table
 from bench.comms.sweep import Sweep
@@ -128,13 +128,24 @@ def test_the_page_tells_wire_bytes_rates_and_the_models_error(tmp_path: Path) ->
     write_report(Material(QUICK, results, None, "fedora bench comms --quick"), page, table=tmp_path / "comms.csv")
     text = page.read_text()
     assert "| retrain | 4 | 1.000 | 1.000 | 1.001 | 1.101 | +10.0% | 6.6% | 3.4% |" in text
-    assert "| fedora | packets of up to 64 KB | 1.000 |" in text
+    assert "| fedora | 64 KB packets | 1.000 |" in text
     assert "a = 1.00, b = 1.00." in text
     assert "| fedora | 1.08 *(1.08)* |" in text
     assert (tmp_path / "comms-bytes.svg").exists() and (tmp_path / "comms-seconds.svg").exists()
     lines = list(csv.DictReader(io.StringIO((tmp_path / "comms.csv").read_text())))
     assert len(lines) == len(results.measured)
     assert {line["job_wire"] for line in lines} == {"2200000"}
+
+
+def test_a_terminal_of_eighty_columns_shows_every_method_whole() -> None:
+    results = Results({point: result(point) for point in distinct(all_points(WHOLE))}, {}, 0)
+    console = Console(file=io.StringIO(), width=80)
+    print_tables(Material(WHOLE, results, None, "fedora bench comms"), console)
+    assert isinstance(console.file, io.StringIO)
+    printed = console.file.getvalue()
+    assert "…" not in printed
+    assert "retrain              16     1.000  1.000    1.001 1.101 +10.0%    0.20" in printed
+    assert "retrain     1.08     0.64     0.38     0.29     0.24   (0.22)   (0.21)     0.20" in printed
 
 
 def test_without_hosts_the_page_says_why_and_shows_the_rest(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from coordinator.ledger import COLUMNS, Ledger
 from coordinator.phases import CROSS_ENTROPY, FORGET, REMAINING, TEST, TRAIN, VALIDATION, learn, look, share
 from party.batches import SampleSets, draw
 from protos.control_pb2 import FromCoordinator, FromParty
-from protos.meter_pb2 import Kind, Reading
+from protos.meter_pb2 import Count, Kind, Reading
 from protos.phase_pb2 import Adam, Phase, Samples, Sgd, Update
 from protos.tensor_pb2 import BFLOAT16, FLOAT16, FLOAT32, DType
 from wire.errors import LedgerError
@@ -38,7 +38,9 @@ def reading(**changes: Any) -> Reading:
         "tensor_bytes": 4000,
         "protobuf_bytes": 4120,
     }
-    return Reading(**{**whole, **changes})
+    line = {**whole, **changes}
+    count = Count(**{name: line.pop(name) for name in ("round", "messages", "tensor_bytes", "protobuf_bytes")})
+    return Reading(**line, counts=[count])
 
 
 def back(**changes: Any) -> Reading:
@@ -136,7 +138,7 @@ def test_a_line_that_stands_twice_in_one_book_is_an_error() -> None:
 
 
 def test_a_line_of_a_kind_that_is_not_known_is_an_error_of_the_ledger() -> None:
-    later = Reading.FromString(reading(kind=0).SerializeToString() + b"\x28\x63")  # kind: 99
+    later = Reading.FromString(reading(kind=0).SerializeToString() + b"\x20\x63")  # kind: 99
     difference({"passive-1": [later], "active": []})
 
 
@@ -169,6 +171,16 @@ def test_two_meters_that_see_the_same_messages_always_reconcile_and_one_lost_mes
         assert sum(one.messages for one in Ledger.reconcile(books, {}).entries) == len(messages)
     else:
         assert "the books differ" in difference(books)
+
+
+def test_books_name_a_line_once_however_many_rounds_it_has() -> None:
+    meter = Meter()
+    for round in range(100):
+        meter.enter("unlearning", round)
+        meter.count("coordinator", "passive-1", Packed(bytes(40), Kind.CONTROL))
+    (book,) = meter.close()
+    assert [count.round for count in book.counts] == list(range(100))
+    assert len(book.SerializeToString()) < 100 * 10
 
 
 # What the ledger tells
@@ -310,7 +322,7 @@ def test_the_cost_model_counts_the_rows_that_parties_draw(rows: int, part: float
 
 
 def labels(meter: Meter) -> list[tuple[str, int, int]]:
-    return [(one.phase, one.round, one.messages) for one in meter.close()]
+    return [(one.phase, count.round, count.messages) for one in meter.close() for count in one.counts]
 
 
 def test_a_message_is_booked_under_the_phase_its_end_has_entered() -> None:

@@ -69,7 +69,7 @@ def test_messages_arrive_in_order_and_both_ways_are_counted() -> None:
         assert pipe.written == [b"one", b"two", b"three"]
         assert [await link.receive() for _ in range(2)] == ["a", "bb"]
 
-    counted = {one.sender: one.protobuf_bytes for one in play(scenario, b"a", b"bb").close()}
+    counted = {one.sender: one.counts[0].protobuf_bytes for one in play(scenario, b"a", b"bb").close()}
     assert counted == {"here": 11, "there": 3}
 
 

@@ -1,5 +1,6 @@
 """What settings files promise: a mistake is one sentence that names the file, the field and what is allowed."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from coordinator.job import Job
+from coordinator.serving import serve
 from coordinator.train import Train
 from datasets.settings import SOURCES, DataSource, IncomeData
 from party.settings import load_party
@@ -351,6 +353,18 @@ def test_a_federation_lists_its_parties_with_the_active_one_last(tmp_path: Path)
 )
 def test_two_parties_of_one_name_are_refused(changes: dict[str, Any], name: str) -> None:
     assert federation_refusal(**changes) == [f"job.yaml: the name {name!r} is given to two parties"]
+
+
+def test_two_names_that_differ_only_in_case_are_refused() -> None:
+    told = ["job.yaml: the names 'active' and 'Active' differ only in case"]
+    assert federation_refusal(passive=["p1", "Active"]) == told
+
+
+def test_an_address_to_listen_at_is_checked_before_anything_else(tmp_path: Path) -> None:
+    path = write_yaml(tmp_path / "federation.yaml", federation())
+    with pytest.raises(SettingsError, match="--listen: 'here' is not an address: write HOST:PORT"):
+        asyncio.run(serve(path, "here", [], None, None))
+    assert not (tmp_path / "keys").exists()
 
 
 @pytest.mark.parametrize("name", ["", "coordinator", "a b", "../p", "-p", "é", "p\n", "p" * 64])

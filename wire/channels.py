@@ -11,6 +11,7 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor
 
 from protos.failure_pb2 import Failure
+from wire import addresses
 from wire.errors import PartyError, PortError
 from wire.handshakes import diagnose
 from wire.tls import Identity, Member
@@ -116,9 +117,9 @@ async def listen(
 
 def _check_free(address: str) -> None:
     """Refuse an address that cannot be bound, with the reason that gRPC does not give."""
-    host, _, port = address.rpartition(":")
+    host, port = addresses.split(address)
     try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, _, _, place = found[0]
         with socket.socket(family, kind) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

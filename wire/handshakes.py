@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from cryptography import x509
 
+from wire import addresses
 from wire.core_messages import in_words
 from wire.tls import AUTHORITY, CERTIFICATE, KEY, Identity, Member, member_of
 
@@ -17,9 +18,8 @@ def diagnose(address: str, identity: Identity | None, expected: Member) -> str |
 
     It blocks for up to two seconds: call it in a thread.
     """
-    host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=PROBE_SECONDS) as plain:
+        with socket.create_connection(addresses.split(address), timeout=PROBE_SECONDS) as plain:
             return _without(plain) if identity is None else _with(plain, identity, expected)
     except (OSError, UnicodeError):
         return None  # nobody is there, or the network is cut

@@ -16,7 +16,7 @@ class Packed(NamedTuple):
 
 
 class Line(NamedTuple):
-    """What a line of the totals is about: the messages of one kind, one way over one link, in all rounds of a phase."""
+    """What a line of the books is about: the messages of one kind, one way over one link, in all rounds of a phase."""
 
     sender: str
     receiver: str
@@ -78,21 +78,10 @@ class Meter:
 
     def close(self) -> list[Reading]:
         """Hand out the counts and start again from nothing."""
-        readings = [
-            Reading(
-                sender=sender,
-                receiver=receiver,
-                phase=phase,
-                round=round,
-                kind=kind,
-                messages=messages,
-                tensor_bytes=tensor_bytes,
-                protobuf_bytes=protobuf_bytes,
-            )
-            for (sender, receiver, (phase, round), kind), (
-                (messages, tensor_bytes, protobuf_bytes),
-                _,
-            ) in self._counts.items()
-        ]
+        readings: dict[Line, Reading] = {}
+        for (sender, receiver, (phase, round), kind), (sums, _) in self._counts.items():
+            whole = Reading(sender=sender, receiver=receiver, phase=phase, kind=kind)
+            counts = readings.setdefault(Line(sender, receiver, phase, kind), whole).counts
+            counts.add(round=round, messages=sums[0], tensor_bytes=sums[1], protobuf_bytes=sums[2])
         self._counts.clear()
-        return readings
+        return list(readings.values())

@@ -10,7 +10,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from protos.meter_pb2 import Kind
-from wire.errors import PortError, SettingsError
+from wire.addresses import check_address, split
+from wire.errors import PortError
 from wire.meter import Sums, Totals
 from wire.protocol import PROTOCOL, VERSION
 
@@ -97,7 +98,8 @@ def served(address: str | None, *, member: str, role: str, sources: Iterable[Sou
     if address is None:
         yield
         return
-    host, port = _split(address)
+    check_address(address, option="--metrics")
+    host, port = split(address)
     registry = CollectorRegistry()  # of this process's own: the library's global one would be shared by all in a test
     registry.register(_Exposition(member, role, sources))
     try:
@@ -110,10 +112,3 @@ def served(address: str | None, *, member: str, role: str, sources: Iterable[Sou
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-def _split(address: str) -> tuple[str, int]:
-    host, separator, port = address.rpartition(":")
-    if not separator or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
-        raise SettingsError(f"--metrics: {address!r} is not an address: write HOST:PORT, such as 127.0.0.1:9100")
-    return host.strip("[]"), int(port)

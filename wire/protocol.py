@@ -6,7 +6,7 @@ from protos.failure_pb2 import Failure
 from wire.errors import PartyError
 
 # Raised whenever a message changes its meaning. Members of different numbers refuse each other.
-PROTOCOL = 3
+PROTOCOL = 4
 
 VERSION = version("fedora-vfl")
 

@@ -14,6 +14,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 
+from wire import addresses
 from wire.errors import PartyError, SettingsError
 from wire.protocol import COORDINATOR
 
@@ -133,7 +134,7 @@ def check_operator(context: "grpc.aio.ServicerContext[Any, Any]") -> None:
 
 def is_loopback(address: str) -> bool:
     """Return whether an address is on this machine alone."""
-    host = address.rpartition(":")[0].strip("[]")
+    host, _ = addresses.split(address)
     if host == "localhost":
         return True
     try:

@@ -3,8 +3,8 @@
 import csv
 import io
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -29,11 +29,20 @@ TITLES = {
     "whole_packets": ("Frames, or packets that the network card cuts", "counted as"),
 }
 COLUMNS = ("predicted MB", "tensor MB", "protobuf MB", "wire MB", "over protobuf", "headers", "all else", "seconds")
+# What a terminal shows of them, and by which name.
+PRINTED = {
+    "predicted MB": "predicted",
+    "tensor MB": "tensor",
+    "protobuf MB": "protobuf",
+    "wire MB": "wire",
+    "over protobuf": "on top",
+    "seconds": "seconds",
+}
 SAID = {
     ("tls", False): "off",
     ("tls", True): "on",
-    ("whole_packets", False): "frames of 1,514",
-    ("whole_packets", True): "packets of up to 64 KB",
+    ("whole_packets", False): "frames",
+    ("whole_packets", True): "64 KB packets",
 }
 EXPLAINED = """\
 *Predicted* is the paper's cost table in bytes, *tensor* the values of embeddings and gradients that were sent, \
@@ -48,6 +57,10 @@ TIME_MODEL = """\
 `compute` is the least time that was measured of the method, as a limit, and other work of the machine, only add to \
 it; `bytes` are those on the active party's line, both ways, which all exchange passes; `waits` is how often a passive \
 party needs an answer before it goes on. a and b are fitted to all measured points, of all methods at once."""
+
+
+Show = Callable[[float | None, float | None], str]  # seconds measured and modelled, as a cell
+Shown = tuple[list[str], list[list[str]]]  # a header and lines
 
 
 @dataclass(frozen=True)
@@ -104,8 +117,7 @@ def _blocks(material: Material, page: Path) -> Iterator[str]:
             yield f"## {TITLES[name][0]}"
             if name == "parties" and draw_bytes(results, extent.parties, page.with_name(f"{page.stem}-bytes.svg")):
                 yield f"![Bytes by method and number of parties]({page.stem}-bytes.svg)"
-            lines = [_line(["method", TITLES[name][1], *COLUMNS]), _line(["---", *["---:"] * (len(COLUMNS) + 1)])]
-            yield "\n".join([*lines, *(_line(row) for row in rows(name, points, results))])
+            yield _written(["method", TITLES[name][1], *COLUMNS], rows(name, points, results))
     if not material.without_hosts:
         yield from _times(material, page)
     if results.failed:
@@ -134,16 +146,34 @@ def _on_top(one: Result) -> list[str]:
 
 
 def print_tables(material: Material, console: Console) -> None:
-    """Print the page's tables of bytes."""
+    """Print the page's tables, as far as a terminal's width allows."""
     for name, points in sweeps(material.extent).items():
         if name in TITLES:
             title, column = TITLES[name]
-            table = Table("method", title=title, title_justify="left")
-            for header in (column, *COLUMNS):
-                table.add_column(header, justify="right")
-            for row in rows(name, points, material.results):
-                table.add_row(*row)
-            console.print(table)
+            wanted = [COLUMNS.index(header) for header in PRINTED]
+            shown = (
+                [method, said, *(figures[place] for place in wanted)]
+                for method, said, *figures in rows(name, points, material.results)
+            )
+            _print(console, f"{title}; MB", ["method", column, *PRINTED.values()], shown)
+    if material.results.model:
+        _print(console, "Seconds at a rate; in brackets by the model", *_by_rate(material, _one))
+        _print(console, "Seconds at a distance, there and back", *_by_distance(material, _one))
+    console.print()
+
+
+def _print(console: Console, title: str, header: Sequence[str], lines: Iterable[Sequence[str]]) -> None:
+    console.print(f"\n{title}", style="bold")
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for place, name in enumerate(header):
+        table.add_column(name, justify="right" if place else "left")
+    for line in lines:
+        table.add_row(*line)
+    console.print(table)
+
+
+def _written(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    return "\n".join([_line(header), _line(["---", *["---:"] * (len(header) - 1)]), *(_line(line) for line in lines)])
 
 
 def _times(material: Material, page: Path) -> Iterator[str]:
@@ -162,34 +192,50 @@ def _times(material: Material, page: Path) -> Iterator[str]:
     if draw_seconds(results, methods, page.with_name(f"{page.stem}-seconds.svg")):
         yield f"![Seconds by rate: lines are the model, marks were measured]({page.stem}-seconds.svg)"
     yield "Seconds of the method, measured where limits were set, else *by the model*; both where there are both:"
-    lines = [_line(["method", *(f"{rate} Mbit/s" for rate in SHOWN_RATES), "no limit"])]
-    lines.append(_line(["---", *["---:"] * (len(SHOWN_RATES) + 1)]))
-    for method in methods:
-        shown = [_seconds(results, Point(method, rate=rate * MEGABIT)) for rate in SHOWN_RATES]
-        lines.append(_line([method, *shown, _seconds(results, Point(method))]))
-    yield "\n".join(lines)
-    yield from _distances(material)
-
-
-def _distances(material: Material) -> Iterator[str]:
-    results = material.results
-    delays = [delay / 1000 for delay in material.extent.delays]
-    lines = [_line(["method", *(f"{2000 * delay:g} ms" for delay in (0.0, *delays))])]
-    lines.append(_line(["---", *["---:"] * (len(delays) + 1)]))
-    for method in material.extent.timed:
-        shown = [_seconds(results, Point(method, delay=delay)) for delay in (0.0, *delays)]
-        lines.append(_line([method, *shown]))
+    yield _written(*_by_rate(material, _both))
     yield "The same without a limit, by the time of a round trip between two hosts:"
-    yield "\n".join(lines)
+    yield _written(*_by_distance(material, _both))
 
 
-def _seconds(results: Results, point: Point) -> str:
-    """Show what was measured and what the model says."""
-    measured, modelled = results.measured.get(point), results.modelled(point)
-    said = f"{measured.seconds['method']:.2f}" if measured else ""
-    if modelled is not None and point.needs_hosts:
-        return f"{said} *({modelled:.2f})*" if said else f"*{modelled:.2f}*"
-    return said or "–"
+def _by_rate(material: Material, show: Show) -> Shown:
+    """Return a table of seconds at rates."""
+    points = [Point(rate=rate * MEGABIT) for rate in SHOWN_RATES]
+    header = ["method", *(f"{rate} Mbit/s" for rate in SHOWN_RATES), "no limit"]
+    return header, _seconds(material, [*points, Point()], show)
+
+
+def _by_distance(material: Material, show: Show) -> Shown:
+    """Return a table of seconds at distances."""
+    points = [Point(delay=delay / 1000) for delay in (0.0, *material.extent.delays)]
+    return ["method", *(f"{2000 * point.delay:g} ms" for point in points)], _seconds(material, points, show)
+
+
+def _seconds(material: Material, points: Sequence[Point], show: Show) -> list[list[str]]:
+    """Return a line of seconds for every method that was timed."""
+    results = material.results
+    lines = []
+    for method in material.extent.timed:
+        cells = []
+        for point in (replace(one, method=method) for one in points):
+            measured = results.measured.get(point)
+            modelled = results.modelled(point) if point.needs_hosts else None
+            cells.append(show(measured.seconds["method"] if measured else None, modelled))
+        lines.append([method, *cells])
+    return lines
+
+
+def _both(measured: float | None, modelled: float | None) -> str:
+    """Show, on a page, what was measured and what the model says."""
+    if measured is None:
+        return "–" if modelled is None else f"*{modelled:.2f}*"
+    return f"{measured:.2f}" if modelled is None else f"{measured:.2f} *({modelled:.2f})*"
+
+
+def _one(measured: float | None, modelled: float | None) -> str:
+    """Show, in a terminal, what was measured, or else what the model says."""
+    if measured is None:
+        return "–" if modelled is None else f"({modelled:.2f})"
+    return f"{measured:.2f}"
 
 
 def _line(cells: Sequence[str]) -> str:
