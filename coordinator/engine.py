@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import logging
 import math
 import time
 from collections.abc import Awaitable, Callable
@@ -43,6 +44,8 @@ from wire import logs
 from wire.errors import DataError, FedoraError, PartyError, from_failure
 from wire.protocol import COORDINATOR
 
+log = logging.getLogger(__name__)
+
 Tell = Callable[[Event], Awaitable[None]]
 
 # What one party waits for at another is bounded there; the coordinator, which waits for both, lets it speak first.
@@ -78,6 +81,7 @@ class Engine:
     async def setup(self, setup: Setup) -> dict[str, Ready]:
         """Have every party join its rows and make its networks."""
         logs.in_job(setup.job)
+        log.info("a job begins")
         answers = await self._ask(
             FromCoordinator(setup=setup), "ready", patience=self._federation.deadlines.setup + GRACE_SECONDS
         )

@@ -21,7 +21,7 @@ from wire.errors import FedoraError, PartyError, to_failure
 from wire.logs import discreet, unexpected
 from wire.protocol import COORDINATOR, check_protocol
 from wire.signing import SigningKey
-from wire.tls import check_operator
+from wire.tls import check_role
 
 SUBMIT = DESCRIPTOR.services_by_name["Jobs"].methods_by_name["Submit"]
 
@@ -44,7 +44,7 @@ class Jobs:
         """Run a job and stream what happens; the job is given up when the user hangs up."""
         events: asyncio.Queue[Event] = asyncio.Queue()
         try:
-            check_operator(context)
+            check_role(context, "operator", came="with a job")
         except PartyError as error:
             log.warning("refused a job from %s: %s", context.peer(), error)
             yield Event(failure=to_failure(error, reporter="")).SerializeToString()
@@ -89,7 +89,6 @@ class Jobs:
             self._busy = True
             outcome = GIVEN_UP
             self._observations.job_began()
-            log.info("a job begins")
             try:
                 last = Event(result=await self._run(job, events))
                 outcome = FINISHED
@@ -132,7 +131,7 @@ class Jobs:
             reason = ""
             return outcome
         except FedoraError as error:
-            reason = str(error)
+            reason = discreet(error)  # the other parties need not know whose row or label was wrong
             raise
         except asyncio.CancelledError:
             reason = str(_stopped()) if self._stopping else reason

@@ -74,6 +74,10 @@ class Observations:
         for name in ("loss", "accuracy", "change"):
             if entry[name] is not None and math.isfinite(entry[name]):
                 self._now[name][label] = entry[name]
+            else:
+                self._now[name].pop(label, None)
+        if entry["step_size"] == 0:
+            return  # it only looked, as for a certificate: dual variables are what they were
         if entry["step_size"] is not None:
             rate = RATES.get(phase.update.WhichOneof("rule") or "", LEARNING_RATE)
             self._now["step_size"][phase.name, rate] = entry["step_size"]

@@ -13,11 +13,11 @@ from protos.failure_pb2 import Failure
 from settings.federation import Federation
 from wire.errors import FedoraError, PartyError, to_failure
 from wire.health import Health
-from wire.link import Link, pack_control, read_first, unpack_control
+from wire.link import Link, check_named, pack_control, read_first, unpack_control
 from wire.logs import discreet
 from wire.meter import Meter, Totals
 from wire.protocol import COORDINATOR, VERSION, check_protocol
-from wire.tls import Member, check_caller
+from wire.tls import Member, check_caller, check_role
 
 JOIN = DESCRIPTOR.services_by_name["Control"].methods_by_name["Join"]
 
@@ -72,12 +72,13 @@ class Roster:
         """Serve one party's control stream for as long as it lasts."""
         name = ""
         try:
+            check_role(context, "active", "passive", came="to join")
             unpack = unpack_control(FromParty)
             message, packed = await read_first(context, unpack, patience=self._federation.deadlines.join)
             if message.WhichOneof("content") != "hello":
                 raise PartyError("a caller", "did not begin with hello")
-            role = "active" if message.hello.party == self._federation.active.name else "passive"
-            check_caller(context, Member(message.hello.party, role))
+            check_named(message.hello.party)
+            check_caller(context, Member(message.hello.party, self._federation.role(message.hello.party)))
             name = message.hello.party
             self._check(name, message.hello.protocol)
         except FedoraError as error:
@@ -91,7 +92,7 @@ class Roster:
         connection = self._present[name] = Connection(name, link, meter)
         try:
             await link.send(FromCoordinator(welcome=Welcome(version=VERSION)))
-            log.info("%s joined, release %s", name, message.hello.version)
+            log.info("%s joined, release %.20s", name, message.hello.version)
             self._refused.pop(name, None)
             self._tell_joined(name, True)
             async with self._changed:
@@ -117,7 +118,7 @@ class Roster:
         """Refuse whoever may not join."""
         if name not in self._federation.parties:
             members = ", ".join(self._federation.parties)
-            raise PartyError(name or "a nameless party", f"is not a party of this federation: {members}")
+            raise PartyError(name, f"is not a party of this federation: {members}")
         check_protocol(protocol, peer=name)
         if name in self._present:
             raise PartyError(name, "has joined already; a second process uses its name", Failure.TAKEN)

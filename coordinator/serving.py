@@ -17,7 +17,7 @@ from wire.addresses import check_address
 from wire.channels import listen
 from wire.health import Health
 from wire.meter import Totals
-from wire.metrics import Source, Traffic, served
+from wire.metrics import Certificate, Source, Traffic, served
 from wire.protocol import COORDINATOR
 from wire.signing import SigningKey
 from wire.tls import COORDINATOR_MEMBER, Identity, check_secured
@@ -41,6 +41,7 @@ async def serve(
     identity = Identity.load(certificates) if certificates else None
     if identity:
         identity.check(COORDINATOR_MEMBER)
+        identity.warn()
     health, totals, observations = Health(), Totals(), Observations(federation.parties)
     roster = Roster(federation, observations, health, totals)
     key = SigningKey.load_or_make(config.parent / "keys" / COORDINATOR)
@@ -51,7 +52,7 @@ async def serve(
     address = listen_at or federation.coordinator.address
     check_secured(address, identity, plaintext=federation.plaintext, hint="name their folder with --certificates")
     handlers = {JOIN: join, SUBMIT: submit, **health.handlers()}
-    sources: list[Source] = [observations, Traffic(COORDINATOR, totals)]
+    sources: list[Source] = [observations, Traffic(COORDINATOR, totals), Certificate(identity)]
     with served(metrics, member=COORDINATOR, role=COORDINATOR_MEMBER.role, sources=sources):
         server = await listen(address, handlers, federation.deadlines.silence, identity=identity)
         try:

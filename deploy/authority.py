@@ -1,39 +1,38 @@
 """A federation's own certificate authority: it signs one certificate per member and is trusted by nobody else."""
 
-import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from settings.federation import Federation
 from settings.storage import write_atomically
 from wire.errors import SettingsError
-from wire.tls import AUTHORITY, CERTIFICATE, COORDINATOR_MEMBER, KEY, ROLES, Member, member_of
+from wire.tls import AUTHORITY, CERTIFICATE, COORDINATOR_MEMBER, KEY, Identity, Member, check_private, member_of
 
 AUTHORITY_FOLDER, AUTHORITY_KEY = "authority", "authority.key"
 OPERATOR = Member("operator", "operator")  # submits jobs
 REQUEST = "request.pem"
+PRIVATE = 0o600
+SMALLEST_RSA = 2048
 # Clocks of members may differ by so much.
 SKEW = timedelta(minutes=5)
 
 
-def _private(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
-    """Write a private key that only its owner may read, from its first byte on."""
-    text = key.private_bytes(
+def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise SettingsError(f"{path}: is there already; a private key is never overwritten") from None
-    with os.fdopen(file, "wb") as out:
-        out.write(text)
+
+
+def _refuse_existing(*paths: Path) -> None:
+    for path in paths:
+        if path.exists():
+            raise SettingsError(f"{path}: is there already; keys and authorities are never overwritten")
 
 
 def _pem(certificate: x509.Certificate) -> bytes:
@@ -54,6 +53,9 @@ class Authority:
     @classmethod
     def make(cls, folder: Path, *, name: str, days: int) -> "Authority":
         """Make an authority and keep it in a folder."""
+        if not name.strip():
+            raise SettingsError("--name: is empty; an authority has a name for people to know it by")
+        _refuse_existing(folder / AUTHORITY_KEY, folder / AUTHORITY)
         key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
         certificate = (
             x509.CertificateBuilder()
@@ -68,7 +70,7 @@ class Authority:
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .sign(key, hashes.SHA256())
         )
-        _private(folder / AUTHORITY_KEY, key)
+        write_atomically(folder / AUTHORITY_KEY, _private(key), mode=PRIVATE)
         write_atomically(folder / AUTHORITY, _pem(certificate))
         return cls(certificate, key)
 
@@ -84,6 +86,10 @@ class Authority:
             raise SettingsError(f"{folder}: does not hold an authority made by `fedora certs authority`") from None
         if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
             raise SettingsError(f"{folder}: the authority's key and certificate do not belong together")
+        check_private(folder / AUTHORITY_KEY)
+        if datetime.now(UTC) > certificate.not_valid_after_utc:
+            when = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
+            raise SettingsError(f"{folder / AUTHORITY}: the authority expired on {when}; make a new one")
         return cls(certificate, key)
 
     def sign(self, request: x509.CertificateSigningRequest, *, days: int) -> bytes:
@@ -91,6 +97,7 @@ class Authority:
         if not request.is_signature_valid:
             raise SettingsError("the request is not signed by the key it is for")
         member = requested(request)
+        _check_strength(request.public_key())
         now = datetime.now(UTC)
         until = min(now + timedelta(days=days), self.certificate.not_valid_after_utc)
         certificate = (
@@ -115,11 +122,19 @@ class Authority:
 
     def issue(self, member: Member, folder: Path, *, days: int) -> None:
         """Make key and certificate of a member at once, for whoever runs all members; earlier ones are replaced."""
-        (folder / KEY).unlink(missing_ok=True)
-        request = make_request(member, folder)
-        write_atomically(folder / CERTIFICATE, self.sign(request, days=days))
-        write_atomically(folder / AUTHORITY, _pem(self.certificate))
-        (folder / REQUEST).unlink()
+        key, request = _new_request(member)
+        certificate = self.sign(request, days=days)
+        write_atomically(folder / KEY, _private(key), mode=PRIVATE)
+        write_atomically(folder / CERTIFICATE, certificate)
+        if not self._is_among(folder / AUTHORITY):
+            write_atomically(folder / AUTHORITY, _pem(self.certificate))
+
+    def _is_among(self, path: Path) -> bool:
+        """Return whether a member's file of authorities has this one, alone or while it follows another."""
+        try:
+            return self.certificate in x509.load_pem_x509_certificates(path.read_bytes())
+        except (OSError, ValueError):
+            return False
 
 
 def issue_all(federation: Federation, folder: Path, *, days: int = 365, renew: bool = False) -> list[Member]:
@@ -127,11 +142,16 @@ def issue_all(federation: Federation, folder: Path, *, days: int = 365, renew: b
     if taken := {AUTHORITY_FOLDER, OPERATOR.name} & set(federation.parties):
         raise SettingsError(f"a party is named {min(taken)!r}, as another folder here is: give it another name")
     place = folder / AUTHORITY_FOLDER
-    there = (place / AUTHORITY_KEY).exists()
+    there = (place / AUTHORITY_KEY).exists() or (place / AUTHORITY).exists()
     authority = Authority.load(place) if there else Authority.make(place, name="fedora authority", days=3650)
     passive = [Member(name, "passive") for name in federation.passive]
     members = [COORDINATOR_MEMBER, Member(federation.active.name, "active"), *passive, OPERATOR]
     made = [one for one in members if renew or not (folder / one.name / CERTIFICATE).exists()]
+    for member in (one for one in members if one not in made):
+        try:
+            Identity.load(folder / member.name).check(member)
+        except SettingsError as error:
+            raise SettingsError(f"{error}; or make all anew: --renew") from None
     for member in made:
         authority.issue(member, folder / member.name, days=days)
     return made
@@ -139,8 +159,14 @@ def issue_all(federation: Federation, folder: Path, *, days: int = 365, renew: b
 
 def make_request(member: Member, folder: Path) -> x509.CertificateSigningRequest:
     """Make a member's key, which stays in its folder, and the request that goes to the authority."""
-    if member.role not in ROLES:
-        raise SettingsError(f"{member.role!r} is no role; allowed: {', '.join(ROLES)}")
+    _refuse_existing(folder / KEY)
+    key, request = _new_request(member)
+    write_atomically(folder / KEY, _private(key), mode=PRIVATE)
+    write_atomically(folder / REQUEST, request.public_bytes(serialization.Encoding.PEM))
+    return request
+
+
+def _new_request(member: Member) -> tuple[ec.EllipticCurvePrivateKey, x509.CertificateSigningRequest]:
     key = ec.generate_private_key(ec.SECP256R1())
     request = (
         x509.CertificateSigningRequestBuilder()
@@ -148,9 +174,7 @@ def make_request(member: Member, folder: Path) -> x509.CertificateSigningRequest
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(member.dns)]), critical=False)
         .sign(key, hashes.SHA256())
     )
-    _private(folder / KEY, key)
-    write_atomically(folder / REQUEST, request.public_bytes(serialization.Encoding.PEM))
-    return request
+    return key, request
 
 
 def read_request(path: Path) -> x509.CertificateSigningRequest:
@@ -169,6 +193,14 @@ def requested(request: x509.CertificateSigningRequest) -> Member:
     if member is None:
         raise SettingsError("the request names no member of a federation; make it with `fedora certs request`")
     return member
+
+
+def _check_strength(key: object) -> None:
+    """Refuse keys that are too weak, or that a handshake does not take."""
+    curve = isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1 | ec.SECP384R1)
+    if not curve and not (isinstance(key, rsa.RSAPublicKey) and key.key_size >= SMALLEST_RSA):
+        allowed = f"P-256, P-384, or RSA of {SMALLEST_RSA} bits and more"
+        raise SettingsError(f"the request's key is of a kind that is not taken; allowed: {allowed}")
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:

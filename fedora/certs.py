@@ -98,8 +98,10 @@ def sign(
     def work() -> None:
         asked = read_request(request)
         member = requested(asked)
-        if (name or member.name, role or member.role) != (member.name, member.role):
+        wanted = (member.name if name is None else name, member.role if role is None else role)
+        if wanted != (member.name, member.role):
             raise SettingsError(f"{request}: asks for a certificate of {member}; nothing was signed")
+        _check_replaceable(out)
         write_atomically(out, Authority.load(authority).sign(asked, days=days))
         _say(f"{out}: the certificate of {member}; send it back, with {authority / 'authority.pem'}")
 
@@ -121,8 +123,26 @@ def show(
     _run(work)
 
 
+def _check_replaceable(out: Path) -> None:
+    """Refuse to write a certificate over what is no member's certificate, such as a key."""
+    from cryptography import x509
+
+    from wire.errors import SettingsError
+    from wire.tls import member_of
+
+    if out.is_dir():
+        raise SettingsError(f"{out}: is a folder; --out wants a file")
+    if out.exists():
+        try:
+            earlier = member_of(x509.load_pem_x509_certificate(out.read_bytes()))
+        except ValueError:
+            earlier = None
+        if earlier is None:
+            raise SettingsError(f"{out}: is there already, and is no member's certificate; choose another file")
+
+
 def _say(line: str) -> None:
-    Console(highlight=False).print(line, soft_wrap=True)
+    Console(highlight=False).print(line, soft_wrap=True, markup=False)
 
 
 def _run(work: Callable[[], None]) -> None:

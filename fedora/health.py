@@ -54,6 +54,8 @@ def health(
     async def work() -> None:
         if (address is None) == (file is None):
             raise SettingsError("say what to look at: an address HOST:PORT, or --file PATH, one of the two")
+        if file and (service or certificates or member):
+            raise SettingsError("--file is looked at, and nobody asked: leave out --service, --certificates, --member")
         if file:
             _check_file(file, max_age)
         elif address:

@@ -30,11 +30,11 @@ from wire import tensors
 from wire.channels import listen
 from wire.errors import DataError, FedoraError, PartyError, to_failure
 from wire.health import Health
-from wire.link import Link, read_first
+from wire.link import Link, check_named, read_first
 from wire.meter import Packed
 from wire.protocol import check_protocol
 from wire.tls import Member as MemberName
-from wire.tls import check_caller
+from wire.tls import check_caller, check_role
 
 OPEN = DESCRIPTOR.services_by_name["Exchange"].methods_by_name["Open"]
 
@@ -110,10 +110,12 @@ class Reception:
         """Serve one stream for as long as its job lasts."""
         me, federation = self._around.settings.name, self._around.federation
         try:
+            check_role(context, "passive", came="with embeddings")
             parcel, packed = await read_first(context, tensors.unpack, patience=federation.deadlines.join)
             if not isinstance(parcel, Parcel) or parcel.WhichOneof("content") != "greeting":
                 raise PartyError("a caller", "did not begin with a greeting")
             greeting = parcel.greeting
+            check_named(greeting.party)
             check_caller(context, MemberName(greeting.party, "passive"))
             check_protocol(greeting.protocol, peer=greeting.party)
             if greeting.party not in federation.passive:

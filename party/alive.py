@@ -48,6 +48,8 @@ def _note(path: Path) -> None:
 def _remove(path: Path) -> None:
     """Remove the file; where that is allowed, or there is none, it can be written too."""
     try:
+        if path.exists() and path.stat().st_size:
+            raise SettingsError(f"--alive-file: {path} has something in it, and would be removed; choose another name")
         path.touch()
         path.unlink()
     except OSError as error:

@@ -26,7 +26,7 @@ from wire.errors import FedoraError, PartyError, from_failure, to_failure
 from wire.link import Link, pack_control, unpack_control
 from wire.logs import discreet, unexpected
 from wire.meter import Meter, Totals
-from wire.metrics import Source, Traffic
+from wire.metrics import Certificate, Source, Traffic
 from wire.protocol import COORDINATOR, PROTOCOL, VERSION
 from wire.signing import SigningKey
 from wire.tls import COORDINATOR_MEMBER, Identity, check_secured
@@ -80,7 +80,8 @@ class Member:
     @property
     def sources(self) -> list[Source]:
         """What there is to see of this party while it works."""
-        return [self._observations, Traffic(self._around.settings.name, self._totals)]
+        traffic = Traffic(self._around.settings.name, self._totals)
+        return [self._observations, traffic, Certificate(self._around.identity)]
 
     @property
     def joined(self) -> bool:
@@ -147,7 +148,7 @@ class Member:
     async def _say_goodbye(self, link: ControlLink) -> None:
         """Tell the coordinator that this party was stopped on purpose, if it still listens."""
         name = self._around.settings.name
-        goodbye = Failure(kind=Failure.INTERNAL, culprit=name, reason="was stopped by a signal")
+        goodbye = Failure(kind=Failure.LEFT, culprit=name, reason="was stopped by a signal")
         with contextlib.suppress(PartyError):
             await link.send(FromParty(failure=goodbye), patience=GOODBYE_SECONDS)
 
@@ -194,6 +195,7 @@ class Member:
         if self._role:
             raise PartyError(COORDINATOR, "sent a new job before the last one was dismissed")
         logs.in_job(message.setup.job)
+        log.info("a job begins")
         self._observations.in_job = True
         self._role = (
             Active(self._around, message.setup, self._reception)
@@ -211,7 +213,9 @@ class Member:
         return FromParty(report=await self._in_job().run(message.phase, tell))
 
     async def _request(self, _: ControlLink, message: FromCoordinator) -> FromParty:
-        return FromParty(accepted=await self._in_job().request(message.request))
+        accepted = await self._in_job().request(message.request)
+        log.info("%d rows are to be forgotten, %d stay", accepted.rows, accepted.remaining)
+        return FromParty(accepted=accepted)
 
     async def _drop(self, _: ControlLink, message: FromCoordinator) -> FromParty:
         return FromParty(dropped=self._in_job().drop())
@@ -233,13 +237,11 @@ class Member:
         share = self._in_job().ready()
         path = self._around.settings.model_path(message.save.name)
         try:
-            return FromParty(
-                saved=Saved(
-                    name=message.save.name, sha256=share.save(path, message.save.identity, message.save.training)
-                )
-            )
+            digest = share.save(path, message.save.identity, message.save.training)
         except OSError as error:
             raise PartyError(self._around.settings.name, f"cannot write {path}: {error.strerror}") from None
+        log.info("the model is kept as %s", path)
+        return FromParty(saved=Saved(name=message.save.name, sha256=digest))
 
     async def _attest(self, _: ControlLink, message: FromCoordinator) -> FromParty:
         return FromParty(statement=self._in_job().attest(message.attest))
@@ -269,6 +271,7 @@ class Member:
         if self._role:
             role, self._role = self._role, None
             await role.close()
+            log.info("the job has ended")
         logs.in_job("")
         self._observations.in_job = False
         self._around.meter.close()
@@ -279,7 +282,9 @@ def _identity(settings: PartySettings, federation: Federation) -> Identity | Non
     identity = Identity.load(settings.certificates) if settings.certificates else None
     if identity:
         identity.check(MemberName(settings.name, federation.role(settings.name)))
-    addresses = {federation.coordinator.address, settings.listen or federation.active.address}
+        identity.warn()
+    listens = settings.listen if settings.name == federation.active.name else None
+    addresses = {federation.coordinator.address, listens or federation.active.address}
     for address in sorted(addresses):
         check_secured(
             address,

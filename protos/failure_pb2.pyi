@@ -19,6 +19,7 @@ class Failure(_message.Message):
         ABORTED: _ClassVar[Failure.Kind]
         INTERNAL: _ClassVar[Failure.Kind]
         CERTIFICATE: _ClassVar[Failure.Kind]
+        LEFT: _ClassVar[Failure.Kind]
         TAKEN: _ClassVar[Failure.Kind]
     UNSPECIFIED: Failure.Kind
     SETTINGS: Failure.Kind
@@ -30,6 +31,7 @@ class Failure(_message.Message):
     ABORTED: Failure.Kind
     INTERNAL: Failure.Kind
     CERTIFICATE: Failure.Kind
+    LEFT: Failure.Kind
     TAKEN: Failure.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     CULPRIT_FIELD_NUMBER: _ClassVar[int]

@@ -1,6 +1,5 @@
 """The federation file: who takes part and where they are reached. It is the same for every member."""
 
-import re
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -9,13 +8,13 @@ from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 from settings.files import Settings, load
 from wire import addresses
 from wire.errors import SettingsError
-from wire.protocol import COORDINATOR
+from wire.protocol import COORDINATOR, is_name
 from wire.signing import is_public_key
 from wire.tls import ROLES
 
 
 def _checked_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name) or name == "coordinator":
+    if not is_name(name) or name == COORDINATOR:
         raise ValueError(f"{name!r} is not a name: letters, digits, '.', '_' and '-', at most 63, not 'coordinator'")
     return name
 

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 
-def write_atomically(path: Path, content: bytes | str) -> None:
+def write_atomically(path: Path, content: bytes | str, *, mode: int = 0o644) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
     data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -15,7 +15,7 @@ def write_atomically(path: Path, content: bytes | str) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # noqa: PTH101 (mkstemp gives a string)
+        os.chmod(temporary, mode)  # noqa: PTH101 (mkstemp gives a string)
         os.replace(temporary, path)  # noqa: PTH105
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -14,7 +14,7 @@ import grpc
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
@@ -33,7 +33,7 @@ from wire.core_messages import told_by_core
 from wire.errors import FedoraError, PartyError, SettingsError
 from wire.handshakes import diagnose
 from wire.protocol import PROTOCOL
-from wire.tls import COORDINATOR_MEMBER, ROLES, Identity, Member, check_secured, is_loopback
+from wire.tls import COORDINATOR_MEMBER, ROLES, Identity, Member, caller, check_secured, is_loopback
 
 JOB = {
     "data": {"source": "digits", "limit": 200},
@@ -114,7 +114,7 @@ Make = Callable[[Path, Path], Identity | None]
     [
         ("coordinator", "passive-1", COORDINATOR_MEMBER, None),
         (None, None, COORDINATOR_MEMBER, None),
-        ("coordinator", None, COORDINATOR_MEMBER, "wants TLS, and this member was started without certificates"),
+        ("coordinator", None, COORDINATOR_MEMBER, "wants TLS, and no certificates were named on this side"),
         (None, "passive-1", COORDINATOR_MEMBER, "does not speak TLS at that address"),
         ("theirs coordinator", "passive-1", COORDINATOR_MEMBER, "shows a certificate that is of another authority"),
         (
@@ -127,13 +127,13 @@ Make = Callable[[Path, Path], Identity | None]
             "coordinator",
             "forged passive-1",
             COORDINATOR_MEMBER,
-            "does not accept this member's certificate: it is of another authority",
+            "does not accept the certificate of passive-1 (passive): it is of another authority",
         ),
         (
             "coordinator",
             "expired passive-1",
             COORDINATOR_MEMBER,
-            "does not accept this member's certificate: it has expired",
+            "does not accept the certificate of passive-1 (passive): it has expired",
         ),
         ("expired coordinator", "passive-1", COORDINATOR_MEMBER, "shows a certificate that has expired"),
         (
@@ -218,17 +218,19 @@ def test_nobody_joins_or_submits_under_a_name_or_role_that_is_not_its_certificat
         async with coordinator_alone(tmp_path) as (cluster, federation):
             address, folder = federation.coordinator.address, tmp_path / "run" / "certificates"
             mine = {name: Identity.load(folder / name) for name in ("passive-1", "passive-2", "active", "operator")}
-            for shown, name in (("passive-1", "passive-2"), ("passive-1", "active"), ("operator", "passive-1")):
+            for shown, name, said in (
+                ("passive-1", "passive-2", "came as passive-2 (passive), which its certificate does not allow"),
+                ("passive-1", "active", "came as active (active), which its certificate does not allow"),
+                ("operator", "passive-1", "came to join, which only a certificate of role active or passive allows"),
+            ):
                 answer = await hello(address, mine[shown], name)
-                role = "active" if name == "active" else "passive"
-                said = f"came as {name} ({role}), which its certificate does not allow"
                 assert answer.failure.reason == said and answer.failure.culprit == str(mine[shown].member)
                 await in_log(cluster, "coordinator", said)
             assert (await hello(address, mine["passive-1"], "passive-1")).WhichOneof("content") == "welcome"
             for shown in ("passive-1", "active"):
                 with pytest.raises(PartyError) as caught:
                     await submit(address, "", origin="", follow=print, deadlines=Deadlines(), identity=mine[shown])
-                assert "came with a job, which only an operator's certificate allows" in str(caught.value)
+                assert "came with a job, which only a certificate of role operator allows" in str(caught.value)
 
     asyncio.run(work())
 
@@ -241,7 +243,7 @@ def test_the_coordinators_log_says_who_was_refused_and_why(tmp_path: Path, certi
             shutil.copytree(folder, tmp_path / "ours")
             for shown, sentence in (
                 (expired(tmp_path, "passive-1", tmp_path / "old"), "the other side's certificate has expired"),
-                (identity(certificates, "passive-1", of="theirs"), "the other side may not accept this certificate"),
+                (identity(certificates, "passive-1", of="theirs"), "one side does not accept the other's certificate"),
             ):
                 with pytest.raises(PartyError):
                     await knock(address, shown, COORDINATOR_MEMBER)
@@ -283,7 +285,7 @@ def test_keys_are_for_their_owner_alone_and_never_overwritten(tmp_path: Path, ce
     for key in [*certificates.rglob("*.key"), *certificates.rglob("key.pem")]:
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
     make_request(Member("passive-1", "passive"), tmp_path)
-    with pytest.raises(SettingsError, match="a private key is never overwritten"):
+    with pytest.raises(SettingsError, match="keys and authorities are never overwritten"):
         make_request(Member("passive-1", "passive"), tmp_path)
     shutil.copytree(certificates / "ours" / "active", tmp_path / "copy")
     (tmp_path / "copy" / "key.pem").chmod(0o644)
@@ -368,11 +370,17 @@ def test_what_is_on_this_machine_alone(address: str, here: bool) -> None:
 
 @given(name=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", fullmatch=True), role=st.sampled_from(ROLES))
 def test_name_and_role_are_read_back_as_they_were_written(name: str, role: str) -> None:
-    assert Member.parse(Member(name, role).dns) == Member(name, role)
+    member = COORDINATOR_MEMBER if role == "coordinator" or name == "coordinator" else Member(name, role)
+    assert Member.parse(member.dns) == member
 
 
 @pytest.mark.parametrize(
-    "dns", ["", "fedora", "x.fedora", "x.boss.fedora", "x.passive.fedora.example", ".passive.fedora"]
+    "dns",
+    [
+        *("", "fedora", "x.fedora", "x.boss.fedora", "x.passive.fedora.example", ".passive.fedora"),
+        *("*.coordinator.fedora", "*.active.fedora", "boss.coordinator.fedora", "COORDINATOR.coordinator.fedora"),
+        *("coordinator.passive.fedora", "a b.passive.fedora", "x\n.passive.fedora", "x" * 64 + ".passive.fedora"),
+    ],
 )
 def test_other_names_are_nobodys(dns: str) -> None:
     assert Member.parse(dns) is None
@@ -384,6 +392,126 @@ def test_a_port_where_nobody_is_has_nothing_to_do_with_certificates(certificates
 
 def test_other_lines_of_the_core_are_not_about_handshakes() -> None:
     assert told_by_core("I1116 15:11:22.28 1 chttp2_transport.cc:1] something else") is None
+
+
+class Shown:
+    """What a server knows of a caller."""
+
+    def __init__(self, pem: bytes) -> None:
+        self._pem = pem
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return {"transport_security_type": [b"ssl"], "x509_pem_cert": [self._pem]}
+
+
+def test_a_session_does_not_outlive_its_certificate(certificates: Path, tmp_path: Path) -> None:
+    good: Any = Shown(identity(certificates, "passive-1").chain)
+    assert caller(good) == Member("passive-1", "passive")
+    old: Any = Shown(expired(certificates, "passive-1", tmp_path / "old").chain)
+    with pytest.raises(PartyError, match=r"passive-1 \(passive\) shows a certificate that has expired"):
+        caller(old)
+
+
+def test_a_caller_whose_name_is_none_is_not_repeated(tmp_path: Path) -> None:
+    async def work() -> None:
+        federation = prepare(as_job(JOB), origin=tmp_path / "job.yaml", out=tmp_path / "run")
+        nobody: dict[str, list[str]] = {name: [] for name in federation.parties}
+        async with LocalCluster(tmp_path / "run", federation, programs=nobody) as cluster:
+            secured: Secured = {"identity": None, "peer": COORDINATOR_MEMBER}
+            async with dial(federation.coordinator.address, 10, **secured) as channel:
+                await reach(channel, federation.coordinator.address, PATIENCE, **secured)
+                call: Any = channel.stream_stream(path(JOIN))()
+                forged = Hello(protocol=PROTOCOL, party="x\n12:00:00 INFO passive-1 left")
+                await call.write(FromParty(hello=forged).SerializeToString())
+                answer = FromCoordinator.FromString(await call.read())
+            assert answer.failure.reason == "says that it is somebody whose name is none"
+            await in_log(cluster, "coordinator", "whose name is none")
+            assert "passive-1 left" not in cluster.log_path("coordinator").read_text()
+
+    asyncio.run(work())
+
+
+# The authority
+
+
+def test_an_authority_whose_key_is_elsewhere_is_not_replaced(certificates: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(certificates / "ours", tmp_path / "ours")
+    (folder / "authority" / "authority.key").unlink()
+    before = (folder / "authority" / "authority.pem").read_bytes()
+    with pytest.raises(SettingsError, match=r"authority\.key: cannot be read"):
+        issue_all(loopback_federation(["passive-1", "passive-2", "passive-3"]), folder)
+    with pytest.raises(SettingsError, match=r"authority\.pem: is there already"):
+        Authority.make(folder / "authority", name="another", days=1)
+    assert (folder / "authority" / "authority.pem").read_bytes() == before
+
+
+def test_members_whose_certificates_cannot_be_used_are_named(certificates: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(certificates / "ours", tmp_path / "ours")
+    federation = loopback_federation(["passive-1", "passive-2"])
+    assert issue_all(federation, folder) == []
+    (folder / "passive-2" / "key.pem").unlink()
+    with pytest.raises(SettingsError, match=r"passive-2/key\.pem: cannot be read.*--renew"):
+        issue_all(federation, folder)
+    assert len(issue_all(federation, folder, renew=True)) == 5
+    Identity.load(folder / "passive-2")
+
+
+def test_new_certificates_leave_a_member_both_authorities_while_one_follows_the_other(
+    certificates: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(certificates / "ours", tmp_path / "ours")
+    both = folder / "active" / "authority.pem"
+    both.write_bytes(both.read_bytes() + (certificates / "theirs" / "active" / "authority.pem").read_bytes())
+    before = both.read_bytes()
+    issue_all(loopback_federation(["passive-1", "passive-2"]), folder, renew=True)
+    assert both.read_bytes() == before
+
+
+def asking(dns: str, key: Any = None) -> x509.CertificateSigningRequest:
+    """Return a request for some name, made by other means than ours."""
+    names = x509.SubjectAlternativeName([x509.DNSName(dns)])
+    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).add_extension(names, critical=False)
+    return request.sign(key or ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+
+
+@pytest.mark.parametrize("dns", ["*.coordinator.fedora", "boss.coordinator.fedora", "[/red].operator.fedora"])
+def test_a_request_for_a_name_that_nobody_can_have_is_not_signed(dns: str, certificates: Path) -> None:
+    authority = Authority.load(certificates / "ours" / "authority")
+    with pytest.raises(SettingsError, match="names no member of a federation"):
+        authority.sign(asking(dns), days=1)
+
+
+@pytest.mark.parametrize(
+    ("key", "taken"),
+    [
+        (lambda: rsa.generate_private_key(65537, 1024), False),
+        (lambda: ec.generate_private_key(ec.SECP521R1()), False),
+        (lambda: rsa.generate_private_key(65537, 2048), True),
+        (lambda: ec.generate_private_key(ec.SECP384R1()), True),
+    ],
+)
+def test_weak_keys_and_those_no_handshake_takes_are_not_signed(
+    key: Callable[[], Any], taken: bool, certificates: Path
+) -> None:
+    authority, request = Authority.load(certificates / "ours" / "authority"), asking("clinic.passive.fedora", key())
+    if taken:
+        assert b"BEGIN CERTIFICATE" in authority.sign(request, days=1)
+        return
+    with pytest.raises(SettingsError, match="of a kind that is not taken"):
+        authority.sign(request, days=1)
+
+
+def test_a_certificate_is_not_written_over_anything_else(certificates: Path, tmp_path: Path) -> None:
+    make_request(Member("clinic", "passive"), tmp_path)
+    authority = str(certificates / "ours" / "authority")
+    for out, said in (("key.pem", "is no member's certificate"), (".", "is a folder")):
+        done = fedora("certs", "sign", "request.pem", "--authority", authority, "--out", out, cwd=tmp_path)
+        assert done.returncode == 2 and said in done.stderr
+    done = fedora(
+        *("certs", "sign", "request.pem", "--authority", authority, "--out", "certificate.pem", "--name", ""),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 2 and "nothing was signed" in done.stderr
 
 
 # The command line

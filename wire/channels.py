@@ -18,6 +18,7 @@ from wire.tls import Identity, Member
 
 # So long a connection may take to come up before somebody looks whether certificates are the reason.
 SECURED_SECONDS = 3.0
+HANDSHAKE_MS = 10_000
 
 
 class Secured(TypedDict):
@@ -40,11 +41,15 @@ def options(silence: float) -> list[tuple[str, int]]:
         ("grpc.keepalive_timeout_ms", half),
         ("grpc.http2.ping_timeout_ms", half),
         ("grpc.keepalive_permit_without_calls", 1),
+        # Nobody here compresses; a message that says it is could be small on the way and huge in memory.
+        ("grpc.compression_enabled_algorithms_bitset", 1),
         # Without these a quiet connection's pings are taken for abuse and the connection is closed.
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", max(half // 2, 1)),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", max(half // 2, 1)),
         ("grpc.http2.max_ping_strikes", 0),
+        # Whoever connects and says nothing does not keep its place for two minutes, as it would otherwise.
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
         # Two servers must not share a port in silence.
         ("grpc.so_reuseport", 0),
         # Reconnect within the deadline, whatever the number of earlier attempts.

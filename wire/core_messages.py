@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from wire import logs
 
 QUIET_SECONDS = 10.0
+MOST_QUOTED = 200  # letters
 
 log = logging.getLogger(__name__)
 
@@ -38,12 +39,15 @@ def in_words(said: str) -> str:
 
 
 # A server learns of a failed handshake only from lines that gRPC's core writes to the process's standard error.
+_OTHER_NAME = re.compile(r"No match found for server name")
 _FAILED = re.compile(r"ssl_transport_security.*Handshake failed with error (?P<said>.*)")
 _CHATTER = re.compile(r"^[IW]\d{4} \d\d:\d\d:\d\d\.\d+ ")
 
 
 def told_by_core(line: str) -> str | None:
     """Return the sentence for a line of gRPC's core about a handshake; None for any other line."""
+    if _OTHER_NAME.search(line):
+        return "a caller asks for another member than this one"
     found = _FAILED.search(line)
     if not found:
         return None
@@ -56,7 +60,10 @@ def told_by_core(line: str) -> str | None:
         return f"refused a connection: the other side's certificate {in_words(said.rpartition(':')[2])}"
     if "ALERT" in said or "alert" in said:
         return f"a connection failed: the other side refused this member's certificate: it {in_words(said)}"
-    return f"a connection failed while it was secured; the other side may not accept this certificate ({said})"
+    return (
+        "a connection failed while it was secured: one side does not accept the other's certificate, as of another "
+        f"authority with the same name, or they have no version or cipher of TLS in common ({said[:MOST_QUOTED]})"
+    )
 
 
 def explain_core_messages() -> None:

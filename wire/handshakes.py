@@ -32,7 +32,7 @@ def _without(plain: socket.socket) -> str | None:
     context.set_alpn_protocols(["h2"])
     try:
         with context.wrap_socket(plain):
-            return "wants TLS, and this member was started without certificates"
+            return "wants TLS, and no certificates were named on this side"
     except ssl.SSLError:
         return None
 
@@ -60,7 +60,7 @@ def _with(plain: socket.socket, identity: Identity, expected: Member) -> str | N
         said = str(error.reason or error)
         if "WRONG_VERSION" in said or "HTTP_REQUEST" in said:
             return "does not speak TLS at that address"
-        return f"does not accept this member's certificate: it {in_words(said)}" if "ALERT" in said else None
+        return f"does not accept the certificate of {identity.member}: it {in_words(said)}" if "ALERT" in said else None
 
 
 def _talks(secured: ssl.SSLSocket) -> bool:
@@ -74,6 +74,7 @@ def _talks(secured: ssl.SSLSocket) -> bool:
 
 def _refused(identity: Identity) -> str:
     """Say why a server hung up at the sight of a certificate; gRPC's servers mostly do so without a word."""
+    refused = f"does not accept the certificate of {identity.member}: it"
     if datetime.now(UTC) > identity.expires:
-        return "does not accept this member's certificate: it has expired"
-    return "does not accept this member's certificate: it is of another authority, or its log says what else"
+        return f"{refused} has expired"
+    return f"{refused} is of another authority, or not valid by the clock over there; the log there says more"

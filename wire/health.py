@@ -6,6 +6,7 @@ from typing import Any
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
 from wire.channels import path
@@ -57,15 +58,15 @@ class Health:
 
     async def _check(self, request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         """Answer how a service is."""
-        service = Request.FromString(request).service
+        service = await _service(request, context)
         if service not in self._status:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no service {service!r} here")
         answer: bytes = Response(status=self._status[service]).SerializeToString()
         return answer
 
-    async def _watch(self, request: bytes, _: object) -> AsyncIterator[bytes]:
+    async def _watch(self, request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
         """Tell how a service is, now and whenever that changes, until the process ends."""
-        service, last = Request.FromString(request).service, None
+        service, last = await _service(request, context), None
         while True:
             changed, status = self._changed, self._status.get(service, Response.SERVICE_UNKNOWN)
             if status != last:
@@ -75,6 +76,15 @@ class Health:
                 return
             else:
                 await changed.wait()
+
+
+async def _service(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> str:
+    """Return what is asked about."""
+    try:
+        name: str = Request.FromString(request).service
+    except DecodeError:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "this is not a question of the health service")
+    return name
 
 
 async def ask(channel: grpc.aio.Channel, service: str, *, patience: float) -> str:

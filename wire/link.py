@@ -12,6 +12,7 @@ from protos.failure_pb2 import Failure
 from protos.meter_pb2 import Kind
 from wire.errors import PartyError
 from wire.meter import Meter, Packed
+from wire.protocol import is_name
 
 Sent = TypeVar("Sent")
 Received = TypeVar("Received")
@@ -158,6 +159,12 @@ async def read_first(
         raise PartyError("a caller", f"did not say who it is within {patience:g} s", Failure.SILENT) from None
     except ValueError as error:
         raise PartyError("a caller", f"sent a first message that cannot be read: it {error}") from None
+
+
+def check_named(name: str) -> None:
+    """Refuse a caller that goes by something that is no name, before it is repeated anywhere."""
+    if not is_name(name):
+        raise PartyError("a caller", "says that it is somebody whose name is none")
 
 
 M = TypeVar("M", bound=Message)

@@ -12,9 +12,11 @@ from types import TracebackType
 from typing import Any
 
 FORMS = ("text", "json")
+LONGEST = 10_000  # letters of a message
 
-# What stands in quotes in a sentence for a user: an id, a label, a value of a file or of a job.
-_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+# What stands in quotes in a sentence for a user: an id, a label, a value of a file or of a job. A quote within a word,
+# as in "party's" or in the path of a file, opens nothing and closes nothing.
+_QUOTED = re.compile(r"""(?<!\w)'(?:[^'\\]|\\.|'(?=\w))*'|(?<!\w)"(?:[^"\\]|\\.|"(?=\w))*\"""")
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,11 @@ class Place:
 
 class _Text(logging.Formatter):
     """Writes records for a reader."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        """Return a record without what came with it."""
+        record.message = printable(record.message)
+        return super().formatMessage(record)
 
     def formatException(self, info: Any) -> str:  # noqa: N802
         """Return an exception that came with a record."""
@@ -57,7 +64,7 @@ class Lines(logging.Formatter):
             "level": level,
             "member": place.member,
             "logger": logger,
-            "message": message,
+            "message": message[:LONGEST],
             **{name: value for name, value in known.items() if value is not None},
         }
         return json.dumps(content, ensure_ascii=False)
@@ -109,13 +116,21 @@ def in_phase(phase: str, round: int) -> None:
 
 def stray(line: str) -> None:
     """Pass on a line that something else has written to standard error, in the form that the log has."""
-    sys.stderr.write(f"{_lines.line('INFO', line.rstrip(), logger='stderr')}\n" if _lines else line)
+    said = line.rstrip()
+    # Named for what it is: some of it comes from callers, who might like it to look like a line of the log.
+    sys.stderr.write(f"{_lines.line('INFO', said, logger='stderr') if _lines else f'stderr: {printable(said)}'}\n")
 
 
-def last_words(sentence: str) -> None:
+def last_words(sentence: str, *, level: str = "ERROR") -> None:
     """Print the sentence that a process ends with: the whole of it for a reader, a discreet one for a log of JSON."""
-    said = _lines.line("ERROR", discreet(sentence), logger="wire.process") if _lines else f"error: {sentence}"
+    said = _lines.line(level, discreet(sentence), logger="wire.process") if _lines else f"error: {sentence}"
     print(said, file=sys.stderr, flush=True)
+
+
+def printable(text: str) -> str:
+    """Return a message that cannot pass for more than one: further lines are indented, control characters shown."""
+    shown = (one if one.isprintable() else "\n    " if one == "\n" else repr(one)[1:-1] for one in text[:LONGEST])
+    return "".join(shown)
 
 
 def discreet(sentence: object) -> str:

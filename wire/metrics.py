@@ -14,6 +14,7 @@ from wire.addresses import check_address, split
 from wire.errors import PortError
 from wire.meter import Sums, Totals
 from wire.protocol import PROTOCOL, VERSION
+from wire.tls import Identity
 
 LINK = ("direction", "sender", "receiver", "phase", "kind")
 
@@ -60,6 +61,20 @@ class Traffic:
         for name, what in _COUNTED.items():
             values = {labels: float(getattr(sums, name)) for labels, sums in read.items()}
             yield Figure(name, f"{what} that this member has sent or received.", LINK, values, counts=True)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The figure of a process's certificate, if it has one."""
+
+    identity: Identity | None
+
+    def figures(self) -> Iterator[Figure]:
+        """Return when the certificate expires."""
+        if self.identity:
+            when = self.identity.expires.timestamp()
+            said = "When this member's certificate expires, in seconds since 1970."
+            yield Figure("certificate_expires_timestamp_seconds", said, (), {(): when})
 
 
 class _Exposition(Collector):

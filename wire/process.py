@@ -16,6 +16,7 @@ from wire.core_messages import explain_core_messages
 from wire.errors import ALL, DataError, FedoraError, StoppedError
 
 STOPPED = "stopped by Ctrl-C or a signal"
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # How long a member takes at most to say goodbye after a signal: less than those who send it wait before they kill.
 ENDS_WITHIN_SECONDS = 4.0
 
@@ -43,6 +44,8 @@ def begin(options: argparse.Namespace) -> None:
         _end_with_parent()
     explain_core_messages()
     logs.start(options.log)
+    for number in SIGNALS:  # until `run_until_done` sees to them there is nothing to end in order
+        signal.signal(number, _end_at_once)
 
 
 def run_until_done(work: Coroutine[Any, Any, None], *, ends_within: float | None = None) -> int:
@@ -57,7 +60,7 @@ def run_until_done(work: Coroutine[Any, Any, None], *, ends_within: float | None
         logs.last_words(str(error))
         return error.exit_code
     except asyncio.CancelledError:
-        logs.last_words(STOPPED)
+        logs.last_words(STOPPED, level="INFO")
         return StoppedError.exit_code
     except BrokenPipeError:
         return reader_gone()
@@ -78,6 +81,9 @@ async def _interruptible(work: Coroutine[Any, Any, None], ends_within: float | N
     loop = asyncio.get_running_loop()
 
     def stop(*_: object) -> None:
+        # Once is enough: a second signal must not break into the end that the first has begun.
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
         loop.call_soon_threadsafe(task.cancel)
         if ends_within is not None:
             last = threading.Timer(ends_within, _end_at_once)
@@ -85,17 +91,18 @@ async def _interruptible(work: Coroutine[Any, Any, None], ends_within: float | N
             last.start()
 
     # Not the event loop's own way: that would wait for the loop, which a long computation may hold up.
-    earlier = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    earlier = {number: signal.signal(number, stop) for number in SIGNALS}
     try:
         await task
     finally:
         for number, handler in earlier.items():
-            signal.signal(number, handler)
+            if signal.getsignal(number) is stop:
+                signal.signal(number, handler)
 
 
-def _end_at_once() -> None:
+def _end_at_once(*_: object) -> None:
     """End this process in the middle of whatever it does. Files that count are written as a whole or not at all."""
-    logs.last_words(STOPPED)
+    logs.last_words(STOPPED, level="INFO")
     os._exit(StoppedError.exit_code)
 
 

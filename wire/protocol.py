@@ -1,5 +1,6 @@
 """What both ends of a connection must agree on before anything else."""
 
+import re
 from importlib.metadata import version
 
 from protos.failure_pb2 import Failure
@@ -11,6 +12,13 @@ PROTOCOL = 4
 VERSION = version("fedora-vfl")
 
 COORDINATOR = "coordinator"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+def is_name(name: str) -> bool:
+    """Return whether a member could be called so; a name also stands in certificates, paths and logs."""
+    return _NAME.fullmatch(name) is not None
 
 
 def check_protocol(theirs: int, *, peer: str) -> None:

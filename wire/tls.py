@@ -5,7 +5,7 @@ import logging
 import re
 import stat
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,14 @@ from cryptography.hazmat.primitives import serialization
 
 from wire import addresses
 from wire.errors import PartyError, SettingsError
-from wire.protocol import COORDINATOR
+from wire.protocol import COORDINATOR, is_name
 
 AUTHORITY, CERTIFICATE, KEY = "authority.pem", "certificate.pem", "key.pem"
-ROLES = ("coordinator", "active", "passive", "operator")
+COORDINATOR_ROLE = "coordinator"
+ROLES = (COORDINATOR_ROLE, "active", "passive", "operator")
 # A certificate's DNS name is NAME.ROLE.fedora. It is not an address: members are known by it wherever they are.
 DOMAIN = "fedora"
+EXPIRES_SOON = timedelta(days=30)
 
 log = logging.getLogger(__name__)
 
@@ -45,17 +47,23 @@ class Member:
     def parse(cls, dns: str) -> "Member | None":
         """Read the name in a certificate; None if it is not one of ours."""
         found = re.fullmatch(rf"(.+)\.({'|'.join(ROLES)})\.{DOMAIN}", dns)
-        return cls(found[1], found[2]) if found else None
+        member = cls(found[1], found[2]) if found else None
+        return member if member and member.possible else None
+
+    @property
+    def possible(self) -> bool:
+        """Whether there can be such a member: a name that is one, and the coordinator's only with its role."""
+        return is_name(self.name) and (self.name == COORDINATOR) == (self.role == COORDINATOR_ROLE)
 
 
-COORDINATOR_MEMBER = Member(COORDINATOR, "coordinator")
+COORDINATOR_MEMBER = Member(COORDINATOR, COORDINATOR_ROLE)
 
 
 def member_of(certificate: x509.Certificate | x509.CertificateSigningRequest) -> Member | None:
     """Return whom a certificate names."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
+    except (x509.ExtensionNotFound, ValueError):  # there are none, or they cannot be read
         return None
     found = [Member.parse(name) for name in names.get_values_for_type(x509.DNSName)]
     return found[0] if len(found) == 1 else None
@@ -76,7 +84,7 @@ class Identity:
     def load(cls, folder: Path) -> "Identity":
         """Read a member's folder of certificates; what would fail at the first connection is said now."""
         authority, chain, key = (_read(folder / name) for name in (AUTHORITY, CERTIFICATE, KEY))
-        _check_private(folder / KEY)
+        check_private(folder / KEY)
         certificate, authorities = (
             _certificates(chain, folder / CERTIFICATE)[0],
             _certificates(authority, folder / AUTHORITY),
@@ -86,14 +94,22 @@ class Identity:
             raise SettingsError(f"{folder / CERTIFICATE}: names no member of a federation; make it with `fedora certs`")
         _check_pair(certificate, key, folder)
         _check_dates(certificate, folder / CERTIFICATE, str(member))
-        if not any(_issued(certificate, by=one) for one in authorities):
+        issuer = next((one for one in authorities if _issued(certificate, by=one)), None)
+        if issuer is None:
             raise SettingsError(f"{folder / CERTIFICATE}: was not issued by the authority in {folder / AUTHORITY}")
+        _check_dates(issuer, folder / AUTHORITY, "the authority")
         return cls(member, folder, certificate.not_valid_after_utc, authority, chain, key)
 
     def check(self, me: Member) -> None:
         """Refuse to go on under another name than the certificate's."""
         if self.member != me:
             raise SettingsError(f"{self.folder / CERTIFICATE}: is the certificate of {self.member}, and this is {me}")
+
+    def warn(self) -> None:
+        """Say in the log when the certificate has to be replaced soon."""
+        left = self.expires - datetime.now(UTC)
+        if left < EXPIRES_SOON:
+            log.warning("the certificate of %s expires on %s: replace it", self.member, f"{self.expires:%Y-%m-%d}")
 
     def for_server(self) -> grpc.ServerCredentials:
         """Return what a server shows; it asks every caller for a certificate of the same authority."""
@@ -107,14 +123,18 @@ class Identity:
 
 
 def caller(context: "grpc.aio.ServicerContext[Any, Any]") -> Member | None:
-    """Return whose certificate a caller has shown; None on a connection without certificates."""
+    """Return whose certificate a caller has shown, now or when its session began; None without certificates."""
     shown = context.auth_context()
     if shown.get("transport_security_type") != [b"ssl"]:
         return None
     (pem,) = shown["x509_pem_cert"]
-    member = member_of(x509.load_pem_x509_certificate(pem))
+    certificate = x509.load_pem_x509_certificate(pem)
+    member = member_of(certificate)
     if member is None:
         raise PartyError("a caller", "shows a certificate that names no member of a federation")
+    # The handshake has looked at the dates, but not that of a caller that goes on with an earlier session.
+    if datetime.now(UTC) > certificate.not_valid_after_utc:
+        raise PartyError(str(member), "shows a certificate that has expired")
     return member
 
 
@@ -125,11 +145,11 @@ def check_caller(context: "grpc.aio.ServicerContext[Any, Any]", claimed: Member)
         raise PartyError(str(shown), f"came as {claimed}, which its certificate does not allow")
 
 
-def check_operator(context: "grpc.aio.ServicerContext[Any, Any]") -> None:
-    """Refuse a job from whoever is not an operator; plaintext is believed."""
+def check_role(context: "grpc.aio.ServicerContext[Any, Any]", *roles: str, came: str) -> None:
+    """Refuse whoever has another role, before anything is read from it; plaintext is believed."""
     shown = caller(context)
-    if shown is not None and shown.role != "operator":
-        raise PartyError(str(shown), "came with a job, which only an operator's certificate allows")
+    if shown is not None and shown.role not in roles:
+        raise PartyError(str(shown), f"came {came}, which only a certificate of role {' or '.join(roles)} allows")
 
 
 def is_loopback(address: str) -> bool:
@@ -164,7 +184,8 @@ def _read(path: Path) -> bytes:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}; `fedora certs` makes certificates") from None
 
 
-def _check_private(path: Path) -> None:
+def check_private(path: Path) -> None:
+    """Refuse a key that others may read."""
     if path.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
         raise SettingsError(f"{path}: can be read by everybody on this machine; chmod 600 it, and make a new one")
 

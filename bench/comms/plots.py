@@ -90,14 +90,16 @@ def _canvas(width: float, height: float) -> "Figure":
 
 
 def _style(axis: "Axes") -> None:
+    from matplotlib.ticker import LogLocator
+
     axis.tick_params(labelsize=FONT - 1, length=2)
     axis.grid(axis="y", color="#d9d9d9", linewidth=0.6)
     axis.set_axisbelow(True)
     for scale in (axis.xaxis, axis.yaxis):
         if scale.get_scale() == "log":
+            scale.set_major_locator(LogLocator(subs=(1, 2, 5)))
             scale.set_major_formatter("{x:g}")
-            scale.set_minor_formatter("{x:g}" if scale is axis.yaxis else "")
-    axis.tick_params(which="minor", labelsize=FONT - 2)
+            scale.set_minor_formatter("")
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
 
