@@ -391,15 +391,17 @@ def _best_reason(errors: dict[str, BaseException | None]) -> BaseException:
     """Choose among the errors by party that reported or lost it.
 
     A reason counts more than a silence or a broken connection. Among those, whoever reports is alive: what others hold
-    against it is an echo of what it waits for itself. Last, a silence counts more than a broken connection.
+    against it is an echo of what it waits for itself. A silence counts more than a broken connection. Last, the active
+    party knows best: it waits for each passive one, and each of them for it alone.
     """
     found = {reporter: error for reporter, error in errors.items() if error}
+    places = list(found)  # the active party's is last
 
-    def order(reporter: str) -> tuple[bool, bool, bool]:
+    def order(reporter: str) -> tuple[bool, bool, bool, int]:
         error = found[reporter]
         if not isinstance(error, PartyError) or error.kind not in (Failure.SILENT, Failure.LOST):
-            return False, False, False
+            return False, False, False, 0
         echo = error.culprit in found and error.culprit != reporter
-        return True, echo, error.kind == Failure.LOST
+        return True, echo, error.kind == Failure.LOST, -places.index(reporter)
 
     return found[min(found, key=order)]

@@ -27,7 +27,7 @@ async def submit(
     """Run a job on a cluster and return its result; every event on the way is handed to `follow`."""
     secured: Secured = {"identity": identity, "peer": COORDINATOR_MEMBER}
     async with dial(address, deadlines.silence, **secured) as channel:
-        await reach(channel, address, deadlines.join, **secured)
+        await reach(channel, address, deadlines.join, waiting=lambda said: follow(Event(note=said)), **secured)
         job = Job(protocol=PROTOCOL, settings=settings, origin=origin)
         ask: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(path(SUBMIT))
         call = ask(job.SerializeToString())

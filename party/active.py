@@ -72,6 +72,8 @@ class Reception:
             {OPEN: handler, **self.health.handlers()},
             federation.deadlines.silence,
             identity=self._around.identity,
+            # Embeddings on a slow line hold pings up. One that was stopped is missed by the coordinator first.
+            answer=federation.deadlines.step,
         )
 
     async def stop(self) -> None:

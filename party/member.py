@@ -93,6 +93,7 @@ class Member:
         if self._reception:
             await self._reception.start()
         been_in, deadline = False, time.monotonic() + self._around.federation.deadlines.join
+        noticed = time.monotonic() + 2 * self._around.federation.deadlines.silence  # that an earlier process has ended
         try:
             while True:
                 try:
@@ -101,7 +102,8 @@ class Member:
                     if self._welcome:
                         been_in, deadline = True, time.monotonic() + self._around.federation.deadlines.join
                     # One that comes back may be faster than the coordinator's notice that it was gone.
-                    passing = error.kind == Failure.LOST or (error.kind == Failure.TAKEN and been_in)
+                    back = been_in or time.monotonic() < noticed
+                    passing = error.kind == Failure.LOST or (error.kind == Failure.TAKEN and back)
                     if not passing or time.monotonic() > deadline:
                         raise
                     log.warning("%s; joining again", discreet(error))

@@ -42,7 +42,7 @@ class Passive(Role):
         federation, name = self.around.federation, self.around.settings.name
         active, deadlines = federation.active, federation.deadlines
         secured: Secured = {"identity": self.around.identity, "peer": MemberName(active.name, "active")}
-        self._channel = dial(active.address, deadlines.silence, **secured)
+        self._channel = dial(active.address, deadlines.silence, answer=deadlines.step, **secured)
         await reach(self._channel, active.address, deadlines.join, **secured)
         call: grpc.aio.StreamStreamCall[bytes, bytes] = self._channel.stream_stream(path(OPEN))()
         self._link = Link(

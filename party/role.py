@@ -82,6 +82,7 @@ class Role(ABC):
 
     async def prepare(self) -> Ready:
         """Join the rows and make the networks."""
+        self._check_members()
         order = self.order = await self.connect()
         settings, setup = self.around.settings, self.job
         model = parse(setup.model, Model, origin="model") if setup.model else None
@@ -118,6 +119,14 @@ class Role(ABC):
             identity=made.description.get("identity", "") if setup.load else "",
             training=made.description.get("training", "") if setup.load else "",
         )
+
+    def _check_members(self) -> None:
+        """Refuse a job among others than this party's federation file says."""
+        here, there = set(self.around.federation.passive), set(self.job.passive)
+        if here != there:
+            said = f"runs jobs with the passive parties {', '.join(sorted(there))}, and the file here has"
+            remedy = "give all members the same federation file, and start them again"
+            raise PartyError("coordinator", f"{said} {', '.join(sorted(here))}: {remedy}")
 
     @property
     def _is_active(self) -> bool:

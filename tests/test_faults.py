@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
+from coordinator.engine import _best_reason
 from deploy.local import LocalCluster, free_address
 from fedora.running import prepare, run_on
 from party import duals
@@ -21,6 +22,7 @@ from party.updates import DualAscent, Memory
 from protos import exchange_pb2, phase_pb2, tensor_pb2
 from protos.control_pb2 import Event
 from protos.exchange_pb2 import Greeting, Parcel
+from protos.failure_pb2 import Failure
 from protos.phase_pb2 import Phase, Update
 from settings.federation import Deadlines, Federation
 from tests.conftest import Training, as_job, write_people, write_yaml
@@ -354,4 +356,29 @@ def test_a_party_without_a_coordinator_gives_up_after_the_join_deadline(tmp_path
 
     code, said = asyncio.run(alone())
     assert code == PartyError.exit_code
-    assert said.startswith("error: coordinator cannot be reached at 127.0.0.1:") and said.endswith("within 1 s")
+    assert said.startswith("error: coordinator cannot be reached at 127.0.0.1:")
+    assert said.endswith(" within 1 s: nobody listens there")
+
+
+def test_federation_files_that_differ_are_said(tmp_path: Path) -> None:
+    federation = prepare_people(tmp_path)
+    another = federation.model_dump() | {"passive": ["passive-1", "passive-2", "passive-3"]}
+    write_yaml(tmp_path / "run" / "another.yaml", another)
+    party = tmp_path / "run" / "parties" / "passive-1.yaml"
+    party.write_text(party.read_text().replace("../federation.yaml", "../another.yaml"))
+    error = asyncio.run(failure_of(tmp_path, federation))
+    assert str(error) == (
+        "coordinator runs jobs with the passive parties passive-1, passive-2, and the file here has passive-1, "
+        "passive-2, passive-3: give all members the same federation file, and start them again"
+    )
+
+
+def test_the_party_that_everybody_waits_for_is_named_not_the_one_that_waits_for_it() -> None:
+    waits = {
+        "passive-1": PartyError("active", "sent nothing for 5 s", Failure.SILENT),
+        "passive-2": PartyError("active", "sent nothing for 5 s", Failure.SILENT),
+        "active": PartyError("passive-1", "sent nothing for 5 s", Failure.SILENT),
+    }
+    assert str(_best_reason({**waits})) == "passive-1 sent nothing for 5 s"
+    del waits["passive-2"]
+    assert str(_best_reason({**waits})) == "passive-1 sent nothing for 5 s"

@@ -134,10 +134,9 @@ def lines(passive: Line, other: Line) -> dict[str, Line]:
 
 
 @asynccontextmanager
-async def cluster_on(network: Network, folder: Path, data: dict[str, Any], *, tls: bool) -> Any:
+async def cluster_on(network: Network, folder: Path, job: dict[str, Any], *, tls: bool) -> Any:
     """Lay out a folder, move it to the hosts, and start every member there."""
-    job = as_job({**JOB, "data": data})
-    laid = prepare(job, origin=folder / "job.yaml", out=folder, threads=1, deadlines=DEADLINES, tls=tls)
+    laid = prepare(as_job(job), origin=folder / "job.yaml", out=folder, threads=1, deadlines=DEADLINES, tls=tls)
     federation = move(folder, laid, network, plaintext=not tls)
     async with LocalCluster(folder, federation, hosts=starters(federation, network)):
         yield Federated(folder, federation, network, tls)
@@ -171,12 +170,12 @@ def read_ledger(path: Path) -> dict[str, tuple[int, int]]:
 
 
 async def run_on_hosts(
-    folder: Path, data: dict[str, Any], *, tls: bool, passive: Line, other: Line, then_cut: str | None = None
+    folder: Path, job: dict[str, Any], *, tls: bool, passive: Line, other: Line, then_cut: str | None = None
 ) -> Ran:
     """Run the job on four hosts; then, if asked, a long one during which a host's cable is pulled."""
     out, results = folder / "run", folder / "results"
     with Network(lines(passive, other)) as network:
-        async with cluster_on(network, out, data, tls=tls) as hosted:
+        async with cluster_on(network, out, job, tls=tls) as hosted:
             with network.capture() as capture:
                 before = hosted.counters()
                 process = await hosted.submit(out / "job.yaml", results)
@@ -211,7 +210,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory, data: dict[str, Any]) -> I
     """The job on four hosts with mutual TLS: passive parties behind closed doors and slow, long lines."""
     folder = tmp_path_factory.mktemp("secured")
     passive, other = Line(rate=50e6, delay=0.004, closed=True), Line(rate=100e6)
-    yield asyncio.run(run_on_hosts(folder, data, tls=True, passive=passive, other=other, then_cut="passive-1"))
+    yield asyncio.run(
+        run_on_hosts(folder, {**JOB, "data": data}, tls=True, passive=passive, other=other, then_cut="passive-1")
+    )
     shutil.rmtree(folder)
 
 
@@ -220,7 +221,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory, data: dict[str, Any]) -> Ite
     """The same in the open, on lines that carry and count whole packets."""
     folder = tmp_path_factory.mktemp("plain")
     passive, other = Line(closed=True, whole_packets=True), Line(whole_packets=True)
-    yield asyncio.run(run_on_hosts(folder, data, tls=False, passive=passive, other=other))
+    yield asyncio.run(run_on_hosts(folder, {**JOB, "data": data}, tls=False, passive=passive, other=other))
     shutil.rmtree(folder)
 
 
@@ -259,6 +260,16 @@ def test_a_cut_cable_ends_the_job_with_one_sentence_within_the_deadline(secured:
     assert said.count("\n") == 1
     assert said.startswith("error: passive-1 is gone: its connection to ")
     assert seconds < DEADLINES.silence + 6  # the deadline, and time to agree on the reason and to end
+
+
+def test_a_line_that_is_slow_is_not_taken_for_one_that_is_cut(tmp_path: Path) -> None:
+    """One message takes four seconds, twice as long as a ping's answer may on a line without large messages."""
+    people = write_people(tmp_path / "people.csv", rows=1400)
+    data = {"source": "csv", "path": str(people), "id": "person", "parties": 2}
+    job = {"model": {"embedding": 512}, "train": {"epochs": 1, "batch_size": 1024}}
+    passive = Line(rate=4e6)
+    ran = asyncio.run(run_on_hosts(tmp_path / "slow", {**job, "data": data}, tls=False, passive=passive, other=Line()))
+    assert (ran.results / "result.json").exists()
 
 
 # Of each, a plaintext run must show that the search would find it.

@@ -20,6 +20,7 @@ from party.settings import load_party
 from settings.federation import Federation, load_federation
 from settings.files import Settings, load, parse
 from tests.conftest import write_yaml
+from wire import addresses
 from wire.errors import SettingsError
 
 deterministic = hypothesis.settings(derandomize=True, deadline=None)
@@ -358,6 +359,12 @@ def test_two_parties_of_one_name_are_refused(changes: dict[str, Any], name: str)
 def test_two_names_that_differ_only_in_case_are_refused() -> None:
     told = ["job.yaml: the names 'active' and 'Active' differ only in case"]
     assert federation_refusal(passive=["p1", "Active"]) == told
+
+
+def test_an_address_of_ipv6_has_brackets() -> None:
+    (sentence,) = federation_refusal(coordinator={"address": "fd77::1:7000"})
+    assert sentence.endswith("write one of IPv6 with brackets, such as [fd00::1]:7000")
+    assert addresses.split("[fd77::1]:7000") == ("fd77::1", 7000)
 
 
 def test_an_address_to_listen_at_is_checked_before_anything_else(tmp_path: Path) -> None:

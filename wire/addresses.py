@@ -8,6 +8,8 @@ def split(address: str) -> tuple[str, int]:
     host, separator, port = address.rpartition(":")
     if not separator or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
         raise ValueError(f"{address!r} is not an address: write HOST:PORT, such as 10.0.0.1:7000")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise ValueError(f"{address!r} is not an address: write one of IPv6 with brackets, such as [fd00::1]:7000")
     return host.strip("[]"), int(port)
 
 

@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import errno
+import logging
 import socket
 import time
+from collections.abc import Callable
 from typing import Any, TypedDict
 
 import grpc
@@ -13,12 +15,14 @@ from google.protobuf.descriptor import MethodDescriptor
 from protos.failure_pb2 import Failure
 from wire import addresses
 from wire.errors import PartyError, PortError
-from wire.handshakes import diagnose
+from wire.handshakes import diagnose, look
 from wire.tls import Identity, Member
 
 # So long a connection may take to come up before somebody looks whether certificates are the reason.
 SECURED_SECONDS = 3.0
 HANDSHAKE_MS = 10_000
+
+log = logging.getLogger(__name__)
 
 
 class Secured(TypedDict):
@@ -28,8 +32,11 @@ class Secured(TypedDict):
     peer: Member
 
 
-def options(silence: float) -> list[tuple[str, int]]:
-    """Return the options of both servers and clients."""
+def options(silence: float, answer: float | None = None) -> list[tuple[str, int]]:
+    """Return the options of both servers and clients.
+
+    `answer` is how long the answer to a ping may take where it has to wait behind large messages on a slow line.
+    """
     half = int(silence * 1000 / 2)
     return [
         # A batch of embeddings, or a list of all sample ids, is one message.
@@ -39,7 +46,7 @@ def options(silence: float) -> list[tuple[str, int]]:
         # off without a goodbye, is known to be gone after `silence`: half of it until the ping, half for its answer.
         ("grpc.keepalive_time_ms", half),
         ("grpc.keepalive_timeout_ms", half),
-        ("grpc.http2.ping_timeout_ms", half),
+        ("grpc.http2.ping_timeout_ms", max(half, int((answer or 0) * 1000))),
         ("grpc.keepalive_permit_without_calls", 1),
         # Nobody here compresses; a message that says it is could be small on the way and huge in memory.
         ("grpc.compression_enabled_algorithms_bitset", 1),
@@ -65,19 +72,31 @@ def path(method: MethodDescriptor) -> str:
     return f"/{method.containing_service.full_name}/{method.name}"
 
 
-def dial(address: str, silence: float, *, identity: Identity | None, peer: Member) -> grpc.aio.Channel:
+def dial(
+    address: str, silence: float, *, identity: Identity | None, peer: Member, answer: float | None = None
+) -> grpc.aio.Channel:
     """Return a channel to a member at an address; it connects when it is first used."""
+    chosen = options(silence, answer)
     if identity is None:
-        return grpc.aio.insecure_channel(address, options=options(silence))
+        return grpc.aio.insecure_channel(address, options=chosen)
     # The certificate must be that member's, wherever it is; the address need not be in it.
     known_as = ("grpc.ssl_target_name_override", peer.dns)
-    return grpc.aio.secure_channel(address, identity.for_client(), options=[*options(silence), known_as])
+    return grpc.aio.secure_channel(address, identity.for_client(), options=[*chosen, known_as])
 
 
 async def reach(
-    channel: grpc.aio.Channel, address: str, patience: float, *, identity: Identity | None, peer: Member
+    channel: grpc.aio.Channel,
+    address: str,
+    patience: float,
+    *,
+    identity: Identity | None,
+    peer: Member,
+    waiting: Callable[[str], None] | None = None,
 ) -> None:
-    """Wait until the member answers at the other end; a certificate that stands in the way is not waited for."""
+    """Wait until the member answers at the other end; a certificate that stands in the way is not waited for.
+
+    `waiting` is told once, when that takes longer than it should.
+    """
     began = time.monotonic()
     while (left := began + patience - time.monotonic()) > 0:
         with contextlib.suppress(TimeoutError):
@@ -85,7 +104,11 @@ async def reach(
                 return await channel.channel_ready()
         if reason := await asyncio.to_thread(diagnose, address, identity, peer):
             raise PartyError(peer.name, f"{reason} ({address})", Failure.PROTOCOL)
-    raise PartyError(peer.name, f"cannot be reached at {address} within {patience:g} s", Failure.SILENT)
+        if waiting:
+            waiting(f"waiting for {peer.name} at {address}, {left:.0f} s at most")
+            waiting = None
+    obstacle = await asyncio.to_thread(look, address)
+    raise PartyError(peer.name, f"cannot be reached at {address} within {patience:g} s{obstacle}", Failure.SILENT)
 
 
 async def check_right_service(call: grpc.aio.Call, name: str, address: str) -> None:
@@ -101,9 +124,10 @@ async def listen(
     silence: float,
     *,
     identity: Identity | None,
+    answer: float | None = None,
 ) -> grpc.aio.Server:
     """Start a server for the given methods."""
-    server = grpc.aio.server(options=options(silence))
+    server = grpc.aio.server(options=options(silence, answer))
     for method, handler in handlers.items():
         service = method.containing_service.full_name
         generic = grpc.method_handlers_generic_handler(service, {method.name: handler})
@@ -117,6 +141,7 @@ async def listen(
     except RuntimeError:
         raise PortError(f"{address} cannot be listened on") from None
     await server.start()
+    log.info("listens at %s", address)
     return server
 
 
@@ -132,4 +157,9 @@ def _check_free(address: str) -> None:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise PortError(f"{address} is in use by another process: stop it or choose another port") from None
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise PortError(
+                f"{address} is not this machine's: say where to listen, such as 0.0.0.0:{port}, with `--listen` "
+                "(coordinator) or `listen` in the party file"
+            ) from None
         raise PortError(f"{address} cannot be listened on: {error.strerror or error}") from None

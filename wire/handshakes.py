@@ -25,6 +25,22 @@ def diagnose(address: str, identity: Identity | None, expected: Member) -> str |
         return None  # nobody is there, or the network is cut
 
 
+def look(address: str) -> str:
+    """Say what stands in the way of a connection, to be put behind a sentence; nothing if it is not known."""
+    host, port = addresses.split(address)
+    try:
+        socket.create_connection((host, port), timeout=PROBE_SECONDS).close()
+    except socket.gaierror:
+        return f": the name {host} is not known on this machine"
+    except ConnectionRefusedError:
+        return ": nobody listens there"
+    except TimeoutError:
+        return ": nothing answers there; it is down, or a firewall is in between"
+    except OSError as error:
+        return f": {error.strerror}" if error.strerror else ""
+    return ""
+
+
 def _without(plain: socket.socket) -> str | None:
     """Find out whether a member that was called without a certificate wants one."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
