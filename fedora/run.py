@@ -85,7 +85,8 @@ def run_job(
         result = await run_locally(
             job, origin=path, out=out, console=console, threads=threads, methods=methods, tls=tls
         )
-        finish(result, out, console, also=", and folders models, data, logs")
+        folders = [name for name in ("models", "data", "logs", "certificates") if (out / name).is_dir()]
+        finish(result, out, console, also=f", and folders {', '.join(folders)}")
 
     if code := run_until_done(work()):
         sys.exit(code)

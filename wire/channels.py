@@ -21,6 +21,7 @@ from wire.tls import Identity, Member
 # So long a connection may take to come up before somebody looks whether certificates are the reason.
 SECURED_SECONDS = 3.0
 HANDSHAKE_MS = 10_000
+LARGEST_CONTROL_BYTES = 256 * 1024 * 1024  # a job that names ten million ids is smaller
 
 log = logging.getLogger(__name__)
 
@@ -35,13 +36,14 @@ class Secured(TypedDict):
 def options(silence: float, answer: float | None = None) -> list[tuple[str, int]]:
     """Return the options of both servers and clients.
 
-    `answer` is how long the answer to a ping may take where it has to wait behind large messages on a slow line.
+    `answer` is for connections that carry tensors: how long a ping's answer may wait behind them on a slow line.
     """
     half = int(silence * 1000 / 2)
     return [
-        # A batch of embeddings, or a list of all sample ids, is one message.
+        # A batch of embeddings, or a list of all sample ids, is one message. Where there are none, nobody can fill the
+        # other's memory.
         ("grpc.max_send_message_length", -1),
-        ("grpc.max_receive_message_length", -1),
+        ("grpc.max_receive_message_length", -1 if answer else LARGEST_CONTROL_BYTES),
         # gRPC's own threads answer pings: a member that computes for minutes is alive, and one that was stopped, or cut
         # off without a goodbye, is known to be gone after `silence`: half of it until the ping, half for its answer.
         ("grpc.keepalive_time_ms", half),
