@@ -1,25 +1,31 @@
 """More passive parties in the compose cluster: python -m deploy.compose --passive 4
 
 docker-compose.yml has two. Compose reads docker-compose.override.yml beside it too, and that is what this writes: the
-services and volumes of further parties, and what the others have to know of them.
+services and volumes of further parties, and what the others have to know of them. What somebody else wrote is never
+replaced.
 """
 
 import argparse
 import os
+import shlex
 import sys
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from datasets.income.loading import PASSIVE_COLUMNS
 from settings.federation import load_federation
 from settings.storage import write_atomically
 from wire.errors import FedoraError, SettingsError
 
 COMPOSE, OVERRIDE = Path("docker-compose.yml"), Path("docker-compose.override.yml")
 SETTINGS = "cluster"  # folder beside the override for the files of the larger federation
-MOST = 32
 MODEL = "passive-2"  # the service that further ones are made like
+# The `data` step cuts the demo's table, and every passive party gets one of its columns at least.
+MOST = len(PASSIVE_COLUMNS)
+MARK = "# Written by python -m deploy.compose, which replaces it when it is run again: change nothing here.\n"
 
 
 def main() -> int:
@@ -33,6 +39,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=OVERRIDE, metavar="FILE", help="the override to write")
     options = parser.parse_args()
     try:
+        again = _is_ours(options.out)
         extend(options.compose, options.out, options.passive)
     except FedoraError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -41,8 +48,22 @@ def main() -> int:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 3
     settings = options.out.parent / SETTINGS
-    print(f"{options.out} and {settings}: {options.passive} passive parties; now: docker compose up")
+    command = start_command(options.compose, options.out, again=again)
+    print(f"{options.out} and {settings}: {options.passive} passive parties; now: {command}")
     return 0
+
+
+def start_command(compose: Path, out: Path, *, again: bool) -> str:
+    """Return what starts the larger cluster; `again`: there was a larger one before."""
+    words = ["docker", "compose"]
+    found = COMPOSE.resolve().with_name(OVERRIDE.name)  # what Compose reads unasked
+    if (compose.resolve(), out.resolve()) != (COMPOSE.resolve(), found):
+        beside = compose.with_name(OVERRIDE.name)
+        own = [beside] if beside.exists() and not _is_ours(beside) else []
+        words += [word for file in (compose, out, *own) for word in ("-f", str(file))]
+    # The files have the names they had, by which Compose does not see that they are others.
+    words += ["up", *(["--force-recreate", "--remove-orphans"] if again else [])]
+    return shlex.join(words)
 
 
 def extend(compose: Path, out: Path, passive: int) -> None:
@@ -51,13 +72,28 @@ def extend(compose: Path, out: Path, passive: int) -> None:
     names = [f"passive-{number}" for number in range(1, passive + 1)]
     if MODEL not in cluster.get("services", {}):
         raise SettingsError(f"{compose}: has no service {MODEL}, which further ones would be made like")
-    if not 3 <= passive <= MOST:
-        raise SettingsError(f"--passive: {passive} is not possible; {compose} has 2, allowed: 3 to {MOST}")
-    settings = _settings_folder(cluster)
-    _write_settings(compose.parent / settings, out.parent / SETTINGS, names)
+    _check_number(passive, compose, out)
+    settings, folder = _settings_folder(cluster), out.parent / SETTINGS
     # Compose takes paths in all its files from the folder of the first.
-    place = os.path.relpath(out.parent / SETTINGS, compose.parent)
-    write_atomically(out, _as_yaml(override(cluster, names, settings=settings, instead=f"./{place}")))
+    place = os.path.relpath(folder, compose.parent)
+    files = _settings(compose.parent / settings, folder, names)
+    files[out] = _as_yaml(override(cluster, names, settings=settings, instead=f"./{place}"))
+    _check_ours(files)
+    for path, content in files.items():
+        write_atomically(path, MARK + content)
+    _remove_others(folder / "parties", files)
+
+
+def _check_number(passive: int, compose: Path, out: Path) -> None:
+    """Refuse a number of parties that the demo's table cannot be cut for, or that needs no override."""
+    if passive == 2:
+        raise SettingsError(
+            f"--passive: {compose} has 2 by itself; to go back to them, run "
+            f"`docker compose down --volumes --remove-orphans`, then remove {out} and {out.parent / SETTINGS}"
+        )
+    if not 3 <= passive <= MOST:
+        why = f"the demo's table has {MOST} columns for passive parties"
+        raise SettingsError(f"--passive: {passive} is not possible; {compose} has 2, allowed: 3 to {MOST}, as {why}")
 
 
 def override(cluster: dict[str, Any], names: list[str], *, settings: str, instead: str) -> dict[str, Any]:
@@ -107,13 +143,34 @@ def _settings_folder(cluster: dict[str, Any]) -> str:
     return source.rpartition("/")[0]
 
 
-def _write_settings(given: Path, folder: Path, names: list[str]) -> None:
-    """Write the larger federation's file, and the party files that a cluster of two does not have."""
+def _settings(given: Path, folder: Path, names: list[str]) -> dict[Path, str]:
+    """Return the larger federation's file, and the party files that a cluster of two does not have."""
     federation = load_federation(given / "federation.yaml").model_dump(exclude_unset=True)
-    write_atomically(folder / "federation.yaml", _as_yaml({**federation, "passive": names}))
     model = (given / "parties" / f"{MODEL}.yaml").read_text(encoding="utf-8")
-    for name in names[2:]:
-        write_atomically(folder / "parties" / f"{name}.yaml", model.replace(MODEL, name))
+    parties = {folder / "parties" / f"{name}.yaml": model.replace(MODEL, name) for name in names[2:]}
+    return {folder / "federation.yaml": _as_yaml({**federation, "passive": names}), **parties}
+
+
+def _is_ours(path: Path) -> bool:
+    """Tell whether a file is there and was written here."""
+    return path.is_file() and path.read_bytes().startswith(MARK.encode())
+
+
+def _check_ours(paths: Iterable[Path]) -> None:
+    """Refuse, before anything is written, to replace what somebody else wrote."""
+    for path in paths:
+        if path.exists() and not _is_ours(path):
+            raise SettingsError(
+                f"{path}: was not written by this command, so it is not replaced; move it away, or write to "
+                "another folder or name with --out"
+            )
+
+
+def _remove_others(parties: Path, kept: Collection[Path]) -> None:
+    """Remove the files of parties that a larger cluster had."""
+    for path in parties.glob("*.yaml"):
+        if path not in kept and _is_ours(path):
+            path.unlink()
 
 
 def _read(path: Path) -> dict[str, Any]:

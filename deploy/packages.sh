@@ -5,12 +5,17 @@ set -eu
 list() {
     python3 - <<'PYTHON'
 import os
+import sys
 import tomllib
 from pathlib import Path
 
 project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+known = project["optional-dependencies"]
 extras = os.environ.get("EXTRAS", "").replace(",", " ").split()
-print(*project["dependencies"], *(one for name in extras for one in project["optional-dependencies"][name]), sep="\n")
+for name in extras:
+    if name not in known:
+        sys.exit(f"error: EXTRAS: there is no extra {name!r}; known: {', '.join(sorted(known))}")
+print(*project["dependencies"], *(one for name in extras for one in known[name]), sep="\n")
 PYTHON
 }
 
@@ -19,12 +24,13 @@ install() {
         /opt/fedora/bin/pip install --quiet --no-compile "$@" --requirement requirements.txt
 }
 
+list > requirements.txt
 python3 -m venv /build/tools
 python3 -m venv /opt/fedora
-list > requirements.txt
 if ! install --constraint constraints.txt; then
     if [ -z "${PIP_NO_INDEX:-}" ]; then
-        echo 'error: the packages of deploy/constraints.txt cannot be installed; pip says above which' >&2
+        echo 'error: the packages of deploy/constraints.txt cannot be installed; pip says above which, or that an' \
+            'index cannot be reached (PIP_INDEX_URL and PIP_EXTRA_INDEX_URL name others)' >&2
         exit 1
     fi
     # A base image that has its own wheels, and no index to ask, has settled the versions.

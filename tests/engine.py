@@ -79,7 +79,8 @@ class Engine:
     def environment(self) -> dict[str, str]:
         """What makes docker and compose speak to this daemon, with nobody's settings but these."""
         own = {"DOCKER_HOST": f"unix://{self.socket}", "DOCKER_CONFIG": str(self.folder), "DOCKER_BUILDKIT": "0"}
-        return {**os.environ, **own}
+        theirs = ("COMPOSE_", "FEDORA_", "PIP_")  # what Compose and the cluster's file would take from a user's
+        return {**{name: value for name, value in os.environ.items() if not name.startswith(theirs)}, **own}
 
     def start(self) -> None:
         """Start the daemon and wait until it answers."""

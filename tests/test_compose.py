@@ -1,6 +1,8 @@
 """What the files of the compose cluster promise: few rights, closed doors, the demo's job, parties on demand."""
 
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,9 +15,13 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from deploy.compose import extend, override
+from coordinator.job import Job
+from datasets.cutting import cut
+from datasets.settings import IncomeData
+from deploy.compose import MARK, MOST, extend, override, start_command
 from party.settings import load_party
 from settings.federation import load_federation
+from settings.files import check, load
 from tests.engine import REPOSITORY
 from wire.errors import SettingsError
 
@@ -79,7 +85,7 @@ def test_every_service_has_no_more_rights_than_it_needs(name: str) -> None:
         assert "user" not in service and "cap_add" not in service
 
 
-def test_nobody_outside_can_reach_a_member() -> None:
+def test_nothing_is_forwarded_to_a_member_and_no_port_published() -> None:
     found = cluster_file()
     assert found["networks"]["federation"] == {"internal": True}
     for name in MEMBERS:
@@ -126,17 +132,84 @@ def test_the_files_of_the_members_agree() -> None:
 def test_the_job_is_the_one_of_fedora_demo() -> None:
     told = yaml.safe_load((REPOSITORY / "fedora" / "demo.yaml").read_text())
     job = yaml.safe_load((SETTINGS / "demo.yaml").read_text())
+    assert job.pop("unlearn").keys() == {"save"}
     assert {**told, "forget": None} == {
         **job,
         "forget": None,
         "data": {"source": "income", "parties": 2},
         "backdoor": told["backdoor"],
+        # All but the names of models.
+        "train": {"epochs": job["train"]["epochs"]},
+        "compare": [one["method"] for one in job["compare"]],
     }
     script = services()["data"]["command"][2]
     (poisoned,), percent = told["forget"]["classes"], told["forget"]["percent"]
     assert f'--target "{told["backdoor"]["target"]}" --class "{poisoned}" --percent {percent} ' in script
     assert services()["data"]["environment"] == {"PARTIES": "2"}
     assert job["forget"] == {"ids": "/requests/poisoned.txt"}
+
+
+def test_the_demo_replaces_no_model_of_another_job() -> None:
+    job = load(SETTINGS / "demo.yaml", Job)
+    plain = check({"forget": {"samples": 1}, "compare": ["retrain"]}, Job, origin="plain")
+    mine, theirs = ({one.train.save, one.unlearn.save, *one.compared().values()} for one in (job, plain))
+    assert len(mine) == 3
+    assert not mine & theirs
+
+
+def test_the_demo_does_nothing_when_its_results_are_there(tmp_path: Path) -> None:
+    (tmp_path / "result.json").touch()
+    script = services()["demo"]["command"][2].replace("/runs/compose", str(tmp_path))
+    done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, env={"PATH": os.defpath})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"note: .* holds results of the demo, so it is not run again; empty .*\n", done.stdout)
+
+
+@pytest.mark.parametrize("closed", ["federation.yaml", "passive-1.yaml"])
+def test_files_that_members_may_not_read_are_named_before_anything_is_done(tmp_path: Path, closed: str) -> None:
+    for name in ("federation.yaml", "passive-1.yaml"):
+        (tmp_path / name).touch(mode=0o600 if name == closed else 0o644)
+    # Compose makes one dollar sign of two.
+    script = services()["volumes"]["command"][2].replace("$$", "$").replace("/cluster", str(tmp_path))
+    done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, env={"PATH": os.defpath})
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: user 10001, as whom members run, may not read {closed}; allow it: chmod ")
+
+
+def test_every_file_that_a_member_is_given_is_looked_at() -> None:
+    given = {name for service in [*MEMBERS, "demo"] for name in mounted(services()[service]) if name.endswith(".yaml")}
+    assert given == {name for name in mounted(services()["volumes"]) if name.endswith(".yaml")}
+
+
+def test_results_can_be_written_nowhere_that_is_lost() -> None:
+    submit = services()["submit"]
+    assert submit["tmpfs"] == ["/scratch"]
+    assert set(submit["environment"].values()) == {"/scratch"}
+
+
+def test_packages_come_from_where_a_plain_build_has_them_from_unless_told() -> None:
+    stated = dict(re.findall(r"^ARG (\w+)=(\S+)$", (REPOSITORY / "deploy" / "Dockerfile").read_text(), re.MULTILINE))
+    args = services()["demo"]["build"]["args"]
+    assert args["PIP_EXTRA_INDEX_URL"] == f"${{PIP_EXTRA_INDEX_URL:-{stated['PIP_EXTRA_INDEX_URL']}}}"
+    assert args["PIP_INDEX_URL"] == "${PIP_INDEX_URL:-}"
+    assert args["BASE"] == f"${{FEDORA_BASE:-{stated['BASE']}}}"
+
+
+def test_an_extra_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
+    python = tmp_path / "bin" / "python3"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\n[ "$1" = - ] && exec {sys.executable} -\necho "python3 $*"; exit 99\n')
+    python.chmod(0o755)
+    shutil.copy(REPOSITORY / "pyproject.toml", tmp_path)
+    done = subprocess.run(
+        ["sh", str(REPOSITORY / "deploy" / "packages.sh")],
+        cwd=tmp_path,
+        env={"PATH": f"{python.parent}:{os.defpath}", "EXTRAS": "visoin"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr == "error: EXTRAS: there is no extra 'visoin'; known: dev, vision\n"
 
 
 def test_everything_that_is_installed_has_its_version_written_down() -> None:
@@ -191,22 +264,99 @@ def copy_cluster(folder: Path) -> Path:
     return folder
 
 
+def override_in(folder: Path) -> Path:
+    """Return the override that Compose reads unasked."""
+    return folder / "docker-compose.override.yml"
+
+
 def test_an_override_names_files_that_are_there(tmp_path: Path) -> None:
     folder = copy_cluster(tmp_path)
-    extend(folder / "docker-compose.yml", folder / "docker-compose.override.yml", 32)
-    check_form(folder / "docker-compose.override.yml")
-    for service in cluster_file(folder / "docker-compose.override.yml")["services"].values():
+    extend(folder / "docker-compose.yml", override_in(folder), MOST)
+    check_form(override_in(folder))
+    for service in cluster_file(override_in(folder))["services"].values():
         for source in mounted(service):
             assert not source.startswith(".") or (folder / source).is_file()
-    assert load_federation(folder / "cluster" / "federation.yaml").passive[-1] == "passive-32"
+    assert load_federation(folder / "cluster" / "federation.yaml").passive[-1] == f"passive-{MOST}"
 
 
-@pytest.mark.parametrize("number", [-1, 0, 2, 33])
-def test_a_number_of_parties_that_cannot_be_is_refused(number: int) -> None:
-    command = [sys.executable, "-m", "deploy.compose", "--passive", str(number)]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+def test_there_is_data_for_as_many_parties_as_are_allowed_and_no_more(tmp_path: Path) -> None:
+    cut(IncomeData(source="income", parties=MOST, limit=10), tmp_path / "most", seed=0)
+    assert (tmp_path / "most" / f"passive-{MOST}.csv").is_file()
+    with pytest.raises(SettingsError, match=f"set `parties` to at most {MOST}"):
+        cut(IncomeData(source="income", parties=MOST + 1, limit=10), tmp_path / "more", seed=0)
+
+
+def generate(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run the generator in a folder, as a user would."""
+    command = [sys.executable, "-m", "deploy.compose", *words]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("number", [-1, 0, 11, 33])
+def test_a_number_of_parties_that_cannot_be_is_refused(tmp_path: Path, number: int) -> None:
+    done = generate(copy_cluster(tmp_path), "--passive", str(number))
     assert done.returncode == SettingsError.exit_code
-    assert done.stderr == f"error: --passive: {number} is not possible; docker-compose.yml has 2, allowed: 3 to 32\n"
+    assert done.stderr == (
+        f"error: --passive: {number} is not possible; docker-compose.yml has 2, allowed: 3 to 10, "
+        "as the demo's table has 10 columns for passive parties\n"
+    )
+    assert not override_in(tmp_path).exists()
+
+
+def test_who_asks_for_two_is_told_the_way_back(tmp_path: Path) -> None:
+    done = generate(copy_cluster(tmp_path), "--passive", "2")
+    assert done.returncode == SettingsError.exit_code
+    assert done.stderr == (
+        "error: --passive: docker-compose.yml has 2 by itself; to go back to them, run `docker compose down --volumes "
+        "--remove-orphans`, then remove docker-compose.override.yml and cluster\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["docker-compose.override.yml", "cluster/federation.yaml", "cluster/parties/passive-3.yaml"]
+)
+def test_what_somebody_wrote_by_hand_is_not_replaced(tmp_path: Path, name: str) -> None:
+    folder = copy_cluster(tmp_path)
+    (folder / "cluster" / "parties").mkdir(parents=True)
+    (folder / name).write_text("services: {}\n")
+    before = sorted(folder.rglob("*"))
+    done = generate(folder, "--passive", "3")
+    assert done.returncode == SettingsError.exit_code
+    assert done.stderr.startswith(f"error: {name}: was not written by this command, so it is not replaced; ")
+    assert (folder / name).read_text() == "services: {}\n"
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_the_cluster_of_two_is_not_written_over(tmp_path: Path) -> None:
+    folder = copy_cluster(tmp_path)
+    with pytest.raises(SettingsError, match=r"deploy/cluster/federation.yaml: was not written by this command"):
+        extend(folder / "docker-compose.yml", folder / "deploy" / "larger.yml", 3)
+
+
+def test_what_was_generated_says_so_and_is_generated_anew(tmp_path: Path) -> None:
+    folder = copy_cluster(tmp_path)
+    assert generate(folder, "--passive", "5").stdout.endswith("5 passive parties; now: docker compose up\n")
+    by_hand = folder / "cluster" / "parties" / "notes.yaml"
+    by_hand.write_text("mine\n")
+    done = generate(folder, "--passive", "3")
+    assert done.stdout.endswith("3 passive parties; now: docker compose up --force-recreate --remove-orphans\n")
+    parties = folder / "cluster" / "parties"
+    assert {path.name for path in parties.iterdir()} == {"passive-3.yaml", "notes.yaml"}
+    for path in (override_in(folder), folder / "cluster" / "federation.yaml", parties / "passive-3.yaml"):
+        assert path.read_text().startswith(MARK)
+
+
+def test_one_is_told_which_files_compose_has_to_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(copy_cluster(tmp_path))
+    compose, out = Path("docker-compose.yml"), Path("else where/o.yml")
+    files = "docker compose -f docker-compose.yml -f 'else where/o.yml'"
+    assert start_command(compose, out, again=False) == f"{files} up"
+    Path("docker-compose.override.yml").write_text("services: {}\n")  # which Compose no longer reads unasked
+    assert start_command(compose, out, again=False) == f"{files} -f docker-compose.override.yml up"
+    Path("docker-compose.override.yml").write_text(MARK)
+    assert start_command(compose, out, again=False) == f"{files} up"
+    assert start_command(compose, Path("docker-compose.override.yml"), again=False) == "docker compose up"
 
 
 def test_another_folder_than_the_projects_is_told_apart(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import IO, Any
 import pytest
 import yaml
 
-from deploy.compose import extend
+from deploy.compose import extend, start_command
 from fedora.running import load_job
 from fedora.verify import Evidence, examine
 from settings.federation import Deadlines
@@ -95,6 +95,20 @@ class Cluster:
         assert process.returncode == 0, printed + said
         return result_in(self.folder / "runs" / out)
 
+    def submit_in_vain(self, *options: str) -> str:
+        """Submit a job that is refused and return what is said."""
+        with self.submitting(SHORT, *options) as process:
+            _, said = process.communicate(timeout=PATIENCE)
+        assert process.returncode != 0
+        (error,) = [line for line in said.splitlines() if line.startswith("error: ")]
+        return error
+
+    def listed(self, kind: str) -> list[str]:
+        """Return what the engine has of this cluster: containers or volumes."""
+        words = ["ps", "--all"] if kind == "container" else ["volume", "ls"]
+        label = f"label=com.docker.compose.project={self.folder.name}"
+        return self.engine.docker(*words, "--quiet", "--filter", label).stdout.split()
+
 
 def result_in(folder: Path) -> dict[str, Any]:
     """Read a job's result."""
@@ -148,6 +162,50 @@ def test_up_tells_the_whole_story(cluster: Cluster) -> None:
     figures = result_in(folder)
     assert figures["original"]["backdoor_asr"] > 0.95
     assert figures["unlearned"]["backdoor_asr"] < 0.2
+
+
+@ON_ENGINE
+def test_up_again_runs_no_job_and_replaces_no_model(cluster: Cluster) -> None:
+    cluster.submit(SHORT, "mine")
+    digests = ("sh", "-c", "sha256sum /private/models/*")
+    before = {name: cluster.inside(name, *digests) for name in PARTIES}
+    assert "/original.safetensors" in before["active"] and "/demo.safetensors" in before["active"]
+    results = cluster.folder / "runs" / "compose" / "result.json"
+    written = results.stat().st_mtime_ns
+    cluster.compose("up", "--detach", "--no-build")
+    cluster.engine.docker("wait", cluster.container("demo"), seconds=PATIENCE)
+    assert cluster.inspect("demo", "{{.State.ExitCode}}") == "0"
+    said = cluster.engine.docker("logs", "--tail", "1", cluster.container("demo")).stdout
+    assert said.startswith("note: runs/compose holds results of the demo, so it is not run again")
+    assert results.stat().st_mtime_ns == written
+    cluster.healthy(*MEMBERS)
+    assert {name: cluster.inside(name, *digests) for name in PARTIES} == before
+
+
+@ON_ENGINE
+def test_results_go_below_runs_and_can_be_removed_from_there(cluster: Cluster) -> None:
+    for place in ("/tmp/mine", "mine"):
+        assert cluster.submit_in_vain("--out", place) == f"error: {place}: cannot be written to: Read-only file system"
+    cluster.submit(SHORT, "removed")
+    cluster.compose("run", "--rm", "-T", "--entrypoint", "rm", "submit", "-r", "runs/removed")
+    assert not (cluster.folder / "runs" / "removed").exists()
+
+
+@ON_ENGINE
+def test_files_that_members_cannot_read_are_named_at_once(
+    running_engine: Engine, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    closed = Cluster(running_engine, copy_cluster(tmp_path_factory.mktemp("closed")))
+    for path in (closed.folder / "deploy" / "cluster").rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    try:
+        assert closed.engine.compose(closed.folder, "up", "--detach", "--no-build", check=False).returncode != 0
+        said = closed.engine.docker("logs", closed.container("volumes")).stderr
+    finally:
+        closed.compose("down", "--volumes", "--timeout", "5", check=False)
+    assert said.count("\n") == 1
+    assert said.startswith("error: user 10001, as whom members run, may not read ")
+    assert "federation.yaml" in said and "chmod -R a+rX deploy" in said
 
 
 @ON_ENGINE
@@ -280,12 +338,30 @@ def test_a_member_that_goes_ends_the_job_in_one_sentence_and_the_next_job_works(
 
 
 @ON_ENGINE
-def test_two_more_parties_join_a_cluster_that_is_there(cluster: Cluster) -> None:
-    extend(cluster.folder / "docker-compose.yml", cluster.folder / "docker-compose.override.yml", 4)
+def test_all_certificates_can_be_made_anew(cluster: Cluster) -> None:
+    everyone = ("sha256sum", "/certificates/certificate.pem")
+    before = {name: cluster.inside(name, *everyone) for name in MEMBERS}
+    renewing = "fedora certs all --federation /etc/fedora/federation.yaml --out /certificates --renew"
+    cluster.compose("run", "--rm", "-T", "certificates", *renewing.split())
+    cluster.compose("restart", *MEMBERS)
+    cluster.healthy(*MEMBERS)
+    assert not set(before.values()) & {cluster.inside(name, *everyone) for name in MEMBERS}
+    assert set(cluster.submit(SHORT, "renewed")["parties"]) == set(PARTIES)
+
+
+@ON_ENGINE
+def test_two_more_parties_join_a_cluster_that_is_there_and_one_goes(cluster: Cluster) -> None:
+    compose, out = cluster.folder / "docker-compose.yml", cluster.folder / "docker-compose.override.yml"
+    extend(compose, out, 4)
     everyone = [*MEMBERS, "passive-3", "passive-4"]
     cluster.compose("up", "--detach", "--no-build", *everyone)
     cluster.healthy(*everyone)
     assert set(cluster.submit(SHORT, "larger")["parties"]) == {*PARTIES, "passive-3", "passive-4"}
+    extend(compose, out, 3)
+    again = start_command(compose, out, again=True).split(" up ")[1].split()
+    cluster.compose("up", "--detach", "--no-build", *again, *everyone[:-1])
+    cluster.healthy(*everyone[:-1])
+    assert set(cluster.submit(SHORT, "smaller")["parties"]) == {*PARTIES, "passive-3"}
 
 
 @ON_ENGINE
@@ -295,3 +371,13 @@ def test_members_end_by_themselves_when_they_are_stopped(cluster: Cluster) -> No
     assert time.monotonic() - begun < ENDS_WITHIN_SECONDS + 10
     for name in MEMBERS:
         assert cluster.inspect(name, "{{.State.ExitCode}}") == str(StoppedError.exit_code)
+
+
+@ON_ENGINE
+def test_nothing_is_left_of_a_cluster_that_is_taken_down_with_its_volumes(cluster: Cluster) -> None:
+    """Also of parties that only an override names: this is the way back to two."""
+    assert cluster.listed("container") and cluster.listed("volume")
+    cluster.compose("down", "--volumes", "--remove-orphans")
+    assert cluster.listed("container") == []
+    # The fourth went before, when the number was changed; its volumes stay, as the docs say.
+    assert {name.partition("_")[2].rpartition("-")[0] for name in cluster.listed("volume")} == {"passive-4"}
