@@ -22,6 +22,7 @@ import pytest
 from datasets import downloads, tiny_imagenet
 from datasets.cutting import cut
 from party.data.records import Records
+from settings import extras
 from tests.test_datasets import pixels_of, read_all, source
 from wire.errors import FedoraError, SettingsError
 
@@ -477,7 +478,7 @@ def test_neither_package_is_needed_for_files_that_are_there(tmp_path: Path, monk
     archive(tmp_path / "cifar10.npz", 32)
     archive(tmp_path / "pathmnist.npz", 28)
     monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.setattr(downloads, "import_module", without)
+    monkeypatch.setattr(extras, "import_module", without)
     load(tmp_path, source="cifar10", root=tmp_path)
     load(tmp_path, source="medmnist", name="pathmnist", root=tmp_path)
 
