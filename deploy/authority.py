@@ -12,7 +12,17 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from settings.federation import Federation
 from settings.storage import write_atomically
 from wire.errors import SettingsError
-from wire.tls import AUTHORITY, CERTIFICATE, COORDINATOR_MEMBER, KEY, Identity, Member, check_private, member_of
+from wire.tls import (
+    AUTHORITY,
+    CERTIFICATE,
+    COORDINATOR_MEMBER,
+    KEY,
+    Identity,
+    Member,
+    check_dates,
+    check_private,
+    member_of,
+)
 
 AUTHORITY_FOLDER, AUTHORITY_KEY = "authority", "authority.key"
 OPERATOR = Member("operator", "operator")  # submits jobs
@@ -87,9 +97,7 @@ class Authority:
         if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
             raise SettingsError(f"{folder}: the authority's key and certificate do not belong together")
         check_private(folder / AUTHORITY_KEY)
-        if datetime.now(UTC) > certificate.not_valid_after_utc:
-            when = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
-            raise SettingsError(f"{folder / AUTHORITY}: the authority expired on {when}; make a new one")
+        check_dates(certificate, folder / AUTHORITY, "the authority")
         return cls(certificate, key)
 
     def sign(self, request: x509.CertificateSigningRequest, *, days: int) -> bytes:

@@ -28,9 +28,9 @@ def check_member(name: str, role: str) -> None:
     """Refuse what cannot be a member's name and role on a command line."""
     if role not in ROLES:
         raise SettingsError(f"--role: {role!r} is not a role; allowed: {', '.join(ROLES)}")
-    if (role == "coordinator") != (name == COORDINATOR):
+    if (role == COORDINATOR) != (name == COORDINATOR):
         raise SettingsError(f"the coordinator's name and role are {COORDINATOR!r}, and nobody else's are")
-    if role != "coordinator":
+    if role != COORDINATOR:
         try:
             _checked_name(name)
         except ValueError as error:

@@ -19,8 +19,7 @@ from wire.errors import PartyError, SettingsError
 from wire.protocol import COORDINATOR, is_name
 
 AUTHORITY, CERTIFICATE, KEY = "authority.pem", "certificate.pem", "key.pem"
-COORDINATOR_ROLE = "coordinator"
-ROLES = (COORDINATOR_ROLE, "active", "passive", "operator")
+ROLES = (COORDINATOR, "active", "passive", "operator")  # the coordinator's role is called as it is
 # A certificate's DNS name is NAME.ROLE.fedora. It is not an address: members are known by it wherever they are.
 DOMAIN = "fedora"
 EXPIRES_SOON = timedelta(days=30)
@@ -53,10 +52,10 @@ class Member:
     @property
     def possible(self) -> bool:
         """Whether there can be such a member: a name that is one, and the coordinator's only with its role."""
-        return is_name(self.name) and (self.name == COORDINATOR) == (self.role == COORDINATOR_ROLE)
+        return is_name(self.name) and (self.name == COORDINATOR) == (self.role == COORDINATOR)
 
 
-COORDINATOR_MEMBER = Member(COORDINATOR, COORDINATOR_ROLE)
+COORDINATOR_MEMBER = Member(COORDINATOR, COORDINATOR)
 
 
 def member_of(certificate: x509.Certificate | x509.CertificateSigningRequest) -> Member | None:
@@ -93,11 +92,11 @@ class Identity:
         if member is None:
             raise SettingsError(f"{folder / CERTIFICATE}: names no member of a federation; make it with `fedora certs`")
         _check_pair(certificate, key, folder)
-        _check_dates(certificate, folder / CERTIFICATE, str(member))
+        check_dates(certificate, folder / CERTIFICATE, str(member))
         issuer = next((one for one in authorities if _issued(certificate, by=one)), None)
         if issuer is None:
             raise SettingsError(f"{folder / CERTIFICATE}: was not issued by the authority in {folder / AUTHORITY}")
-        _check_dates(issuer, folder / AUTHORITY, "the authority")
+        check_dates(issuer, folder / AUTHORITY, "the authority")
         return cls(member, folder, certificate.not_valid_after_utc, authority, chain, key)
 
     def check(self, me: Member) -> None:
@@ -206,11 +205,12 @@ def _check_pair(certificate: x509.Certificate, key: bytes, folder: Path) -> None
         raise SettingsError(f"{folder / KEY}: is not the key of {folder / CERTIFICATE}")
 
 
-def _check_dates(certificate: x509.Certificate, path: Path, whose: str) -> None:
+def check_dates(certificate: x509.Certificate, path: Path, whose: str) -> None:
+    """Refuse a certificate that is not valid now."""
     now = datetime.now(UTC)
     if now > certificate.not_valid_after_utc:
         when = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
-        raise SettingsError(f"{path}: {whose}'s certificate expired on {when}; have a new one signed")
+        raise SettingsError(f"{path}: {whose}'s certificate expired on {when}; it takes a new one")
     if now < certificate.not_valid_before_utc:
         when = f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
         raise SettingsError(f"{path}: {whose}'s certificate is valid from {when} only; is this machine's clock right?")
