@@ -19,10 +19,10 @@ tests: .venv/ready
 	$(BIN)/pytest
 
 protos: .venv/ready
-	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/*.proto
+	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/fedora/v1/*.proto
 
 bench: .venv/ready
-	$(BIN)/python -m bench.step
+	$(BIN)/python -m fedora_vfl.bench.step
 
 # The environment is made anew whenever the list of packages changes; `ready` is its last file.
 .venv/ready: pyproject.toml

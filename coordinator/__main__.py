@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from wire.logs import called
-from wire.process import ENDS_WITHIN_SECONDS, begin, command_line, run_until_done
-from wire.protocol import COORDINATOR
+from fedora_vfl.process.lifecycle import ENDS_WITHIN_SECONDS, begin, command_line, run_until_done
+from fedora_vfl.process.logs import called
+from fedora_vfl.wire.protocol import COORDINATOR
 
 
 def main() -> int:

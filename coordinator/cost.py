@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from protos.phase_pb2 import Phase, Samples
-from protos.tensor_pb2 import BFLOAT16, FLOAT16, FLOAT32, DType
-from wire.sampling import rows_drawn
+from fedora_vfl.sampling.rows import rows_drawn
+from protos.fedora.v1.phase_pb2 import Phase, Samples
+from protos.fedora.v1.tensor_pb2 import BFLOAT16, FLOAT16, FLOAT32, DType
 
 BYTES_PER_VALUE: dict[DType, int] = {FLOAT32: 4, FLOAT16: 2, BFLOAT16: 2}
 

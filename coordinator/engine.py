@@ -11,9 +11,13 @@ from typing import Any, TypeVar
 from coordinator.cost import CostModel
 from coordinator.ledger import Ledger
 from coordinator.methods import Method, Outcome, R, TakeBack
-from coordinator.observing import Observations
+from coordinator.metrics import Observations
 from coordinator.roster import Connection
-from protos.control_pb2 import (
+from fedora_vfl.errors import DataError, FedoraError, PartyError, from_failure
+from fedora_vfl.process import logs
+from fedora_vfl.settings.federation import Federation
+from fedora_vfl.wire.protocol import COORDINATOR
+from protos.fedora.v1.control_pb2 import (
     Accepted,
     Assess,
     Attest,
@@ -35,14 +39,10 @@ from protos.control_pb2 import (
     Setup,
     Statement,
 )
-from protos.control_pb2 import TakeBack as TakeBackMessage
-from protos.failure_pb2 import Failure
-from protos.meter_pb2 import Reading
-from protos.phase_pb2 import Correction, Phase, PrimalDescent, Report, Samples, Update
-from settings.federation import Federation
-from wire import logs
-from wire.errors import DataError, FedoraError, PartyError, from_failure
-from wire.protocol import COORDINATOR
+from protos.fedora.v1.control_pb2 import TakeBack as TakeBackMessage
+from protos.fedora.v1.failure_pb2 import Failure
+from protos.fedora.v1.meter_pb2 import Reading
+from protos.fedora.v1.phase_pb2 import Correction, Phase, PrimalDescent, Report, Samples, Update
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from coordinator.methods.catalogue import Fedora, MethodSettings
 from coordinator.train import Train
-from settings.files import Settings
-from settings.model import Model
+from fedora_vfl.settings.files import Settings
+from fedora_vfl.settings.model import Model
 
 
 class Wire(Settings):

@@ -6,22 +6,22 @@ from collections.abc import AsyncIterator
 
 import grpc
 
-from coordinator.course import Course
 from coordinator.engine import Engine
 from coordinator.job import Job
-from coordinator.observing import FINISHED, GIVEN_UP, REFUSED, STOPPED, Observations, failed
+from coordinator.job_runner import Course
+from coordinator.metrics import FINISHED, GIVEN_UP, REFUSED, STOPPED, Observations, failed
 from coordinator.roster import Roster
-from protos.control_pb2 import DESCRIPTOR, Event, Result
-from protos.control_pb2 import Job as JobMessage
-from protos.failure_pb2 import Failure
-from settings.federation import Federation
-from settings.files import parse
-from wire import logs
-from wire.errors import FedoraError, PartyError, to_failure
-from wire.logs import discreet, unexpected
-from wire.protocol import COORDINATOR, check_protocol
-from wire.signing import SigningKey
-from wire.tls import check_role
+from fedora_vfl.errors import FedoraError, PartyError, to_failure
+from fedora_vfl.process import logs
+from fedora_vfl.process.logs import discreet, unexpected
+from fedora_vfl.settings.federation import Federation
+from fedora_vfl.settings.files import parse
+from fedora_vfl.signing import SigningKey
+from fedora_vfl.wire.protocol import COORDINATOR, check_protocol
+from fedora_vfl.wire.tls import check_role
+from protos.fedora.v1.control_pb2 import DESCRIPTOR, Event, Result
+from protos.fedora.v1.control_pb2 import Job as JobMessage
+from protos.fedora.v1.failure_pb2 import Failure
 
 SUBMIT = DESCRIPTOR.services_by_name["Jobs"].methods_by_name["Submit"]
 

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from protos.meter_pb2 import Kind, Reading
-from wire.errors import LedgerError
-
-TENSOR_KINDS = {"embedding", "gradient"}
+from fedora_vfl.errors import LedgerError
+from fedora_vfl.wire.meter import TENSOR_KINDS
+from protos.fedora.v1.meter_pb2 import Kind, Reading
 
 COLUMNS = ("link", "direction", "phase", "round", "kind", "messages", "tensor_bytes", "protobuf_bytes")
 

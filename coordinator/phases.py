@@ -1,6 +1,6 @@
 """The vocabulary of methods: sample sets, losses, update rules, and phases made of them."""
 
-from protos.phase_pb2 import Augmentation, CrossEntropy, Loss, Observe, Phase, Plan, Samples, Update
+from protos.fedora.v1.phase_pb2 import Augmentation, CrossEntropy, Loss, Observe, Phase, Plan, Samples, Update
 
 TRAIN = Samples(set=Samples.TRAIN, share=1)
 VALIDATION = Samples(set=Samples.VALIDATION, share=1)

@@ -8,16 +8,16 @@ from typing import Any
 import grpc
 from google import protobuf
 
-from coordinator.certificate_form import gaps
 from coordinator.engine import Engine
 from coordinator.job import Job
 from coordinator.ledger import Ledger
 from coordinator.methods import Ending
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.verdict import verdict
-from protos.control_pb2 import Ready
-from protos.phase_pb2 import Samples
-from wire.protocol import PROTOCOL, VERSION
+from fedora_vfl.certificates.form import gaps
+from fedora_vfl.wire.protocol import PROTOCOL, VERSION
+from protos.fedora.v1.control_pb2 import Ready
+from protos.fedora.v1.phase_pb2 import Samples
 
 # Figures that every model has by these names, null where they were not measured; docs/metrics.md explains them.
 FIGURES = (

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 import grpc
 
-from coordinator.observing import Observations
-from protos.control_pb2 import DESCRIPTOR, FromCoordinator, FromParty, Welcome
-from protos.failure_pb2 import Failure
-from settings.federation import Federation
-from wire.errors import FedoraError, PartyError, to_failure
-from wire.health import Health
-from wire.link import Link, check_named, pack_control, read_first, unpack_control
-from wire.logs import discreet
-from wire.meter import Meter, Totals
-from wire.protocol import COORDINATOR, VERSION, check_protocol
-from wire.tls import Member, check_caller, check_role
+from coordinator.metrics import Observations
+from fedora_vfl.errors import FedoraError, PartyError, to_failure
+from fedora_vfl.process.health import Health
+from fedora_vfl.process.logs import discreet
+from fedora_vfl.settings.federation import Federation
+from fedora_vfl.wire.link import Link, check_named, pack_control, read_first, unpack_control
+from fedora_vfl.wire.meter import Meter, Totals
+from fedora_vfl.wire.protocol import COORDINATOR, VERSION, check_protocol
+from fedora_vfl.wire.tls import Member, check_caller, check_role
+from protos.fedora.v1.control_pb2 import DESCRIPTOR, FromCoordinator, FromParty, Welcome
+from protos.fedora.v1.failure_pb2 import Failure
 
 JOIN = DESCRIPTOR.services_by_name["Control"].methods_by_name["Join"]
 

@@ -10,17 +10,17 @@ import grpc
 
 from coordinator.jobs import SUBMIT, Jobs
 from coordinator.methods.registry import load_method
-from coordinator.observing import Observations
+from coordinator.metrics import Observations
 from coordinator.roster import JOIN, Roster
-from settings.federation import load_federation
-from wire.addresses import check_address
-from wire.channels import listen
-from wire.health import Health
-from wire.meter import Totals
-from wire.metrics import Certificate, Source, Traffic, served
-from wire.protocol import COORDINATOR
-from wire.signing import SigningKey
-from wire.tls import COORDINATOR_MEMBER, Identity, check_secured
+from fedora_vfl.process.health import Health
+from fedora_vfl.process.metrics import Certificate, Source, Traffic, served
+from fedora_vfl.settings.federation import load_federation
+from fedora_vfl.signing import SigningKey
+from fedora_vfl.wire.addresses import check_address
+from fedora_vfl.wire.channels import listen
+from fedora_vfl.wire.meter import Totals
+from fedora_vfl.wire.protocol import COORDINATOR
+from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Identity, check_secured
 
 log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from settings.files import Settings
-from settings.model import ModelName
+from fedora_vfl.settings.files import Settings
+from fedora_vfl.settings.model import ModelName
 
 
 class Augment(Settings):

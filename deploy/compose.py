@@ -15,10 +15,10 @@ from typing import Any
 
 import yaml
 
-from datasets.income.loading import PASSIVE_COLUMNS
-from settings.federation import load_federation
-from settings.storage import write_atomically
-from wire.errors import FedoraError, SettingsError
+from fedora_vfl.datasets.income.loading import PASSIVE_COLUMNS
+from fedora_vfl.errors import FedoraError, SettingsError
+from fedora_vfl.settings.federation import load_federation
+from fedora_vfl.storage import write_atomically
 
 COMPOSE, OVERRIDE = Path("docker-compose.yml"), Path("docker-compose.override.yml")
 SETTINGS = "cluster"  # folder beside the override for the files of the larger federation

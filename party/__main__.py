@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from wire.logs import called
-from wire.process import ENDS_WITHIN_SECONDS, begin, command_line, run_until_done
+from fedora_vfl.process.lifecycle import ENDS_WITHIN_SECONDS, begin, command_line, run_until_done
+from fedora_vfl.process.logs import called
 
 
 async def live(config: Path, metrics: str | None, alive: Path | None) -> None:
@@ -12,11 +12,11 @@ async def live(config: Path, metrics: str | None, alive: Path | None) -> None:
     # Imported here: they bring torch, which takes seconds, and --help should not.
     import torch
 
+    from fedora_vfl.process.metrics import served
     from party.alive import kept_alive
     from party.device import device_for
-    from party.member import Member
+    from party.process import Member
     from party.settings import load_party
-    from wire.metrics import served
 
     settings, federation = load_party(config)
     called(settings.name)

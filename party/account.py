@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from party.updates import DualAscent, Rule
-from protos.control_pb2 import Dropped
-from protos.phase_pb2 import Loss, Phase, Report
+from protos.fedora.v1.control_pb2 import Dropped
+from protos.fedora.v1.phase_pb2 import Loss, Phase, Report
 
 
 @dataclass

@@ -11,6 +11,15 @@ import grpc
 import torch
 from torch import Tensor
 
+from fedora_vfl.errors import DataError, FedoraError, PartyError, to_failure
+from fedora_vfl.process.health import Health
+from fedora_vfl.wire import tensors
+from fedora_vfl.wire.channels import listen
+from fedora_vfl.wire.link import Link, check_named, read_first
+from fedora_vfl.wire.meter import Packed
+from fedora_vfl.wire.protocol import check_protocol
+from fedora_vfl.wire.tls import Member as MemberName
+from fedora_vfl.wire.tls import check_caller, check_role
 from party import duals, losses
 from party.account import unlearning_loss
 from party.assessment import Assessor
@@ -21,20 +30,11 @@ from party.exchange import ExchangeLink, TensorExchange
 from party.request import resolve
 from party.role import Role, Surroundings, Tell
 from party.updates import DualAscent, Rule
-from protos.control_pb2 import Assess, Assessment, Request, Setup
-from protos.exchange_pb2 import DESCRIPTOR, Forget, Order, Parcel
-from protos.failure_pb2 import Failure
-from protos.meter_pb2 import Kind
-from protos.phase_pb2 import Phase, Progress, Report, Samples
-from wire import tensors
-from wire.channels import listen
-from wire.errors import DataError, FedoraError, PartyError, to_failure
-from wire.health import Health
-from wire.link import Link, check_named, read_first
-from wire.meter import Packed
-from wire.protocol import check_protocol
-from wire.tls import Member as MemberName
-from wire.tls import check_caller, check_role
+from protos.fedora.v1.control_pb2 import Assess, Assessment, Request, Setup
+from protos.fedora.v1.exchange_pb2 import DESCRIPTOR, Forget, Order, Parcel
+from protos.fedora.v1.failure_pb2 import Failure
+from protos.fedora.v1.meter_pb2 import Kind
+from protos.fedora.v1.phase_pb2 import Phase, Progress, Report, Samples
 
 OPEN = DESCRIPTOR.services_by_name["Exchange"].methods_by_name["Open"]
 

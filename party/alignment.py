@@ -7,10 +7,10 @@ party learns every id a passive party holds, a passive party learns which of its
 from collections.abc import Sequence
 from typing import Protocol
 
+from fedora_vfl.errors import DataError, PartyError
 from party.exchange import ExchangeLink, expect
-from protos.exchange_pb2 import Offer, Order, Parcel
-from protos.failure_pb2 import Failure
-from wire.errors import DataError, PartyError
+from protos.fedora.v1.exchange_pb2 import Offer, Order, Parcel
+from protos.fedora.v1.failure_pb2 import Failure
 
 
 class Alignment(Protocol):

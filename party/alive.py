@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from wire.errors import SettingsError
+from fedora_vfl.errors import SettingsError
 
 EVERY_SECONDS = 3.0
 

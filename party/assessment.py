@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from party.share import Share
-from protos.phase_pb2 import Samples
-from wire.errors import PartyError
+from fedora_vfl.errors import PartyError
+from party.state import Share
+from protos.fedora.v1.phase_pb2 import Samples
 
 FALSE_POSITIVES = 0.01  # of the honest attack's second figure
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from protos.phase_pb2 import Augmentation
-from wire.seeds import derive
+from fedora_vfl.sampling.seeds import derive
+from protos.fedora.v1.phase_pb2 import Augmentation
 
 
 def augment(images: Tensor, augmentation: Augmentation, seed: int, step: int) -> Tensor:

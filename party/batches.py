@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import torch
 
-from protos.phase_pb2 import Plan, Samples
-from wire.errors import PartyError
-from wire.sampling import rows_drawn
-from wire.seeds import derive
+from fedora_vfl.errors import PartyError
+from fedora_vfl.sampling.rows import rows_drawn
+from fedora_vfl.sampling.seeds import derive
+from protos.fedora.v1.phase_pb2 import Plan, Samples
 
 
 @dataclass(frozen=True)

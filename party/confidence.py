@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from wire.errors import PartyError
+from fedora_vfl.errors import PartyError
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 import torch
 
-from wire.errors import SettingsError
+from fedora_vfl.errors import SettingsError
 
 
 def device_for(name: str, *, origin: str) -> torch.device:

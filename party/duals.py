@@ -2,14 +2,14 @@
 
 import math
 
+from fedora_vfl.errors import PartyError
 from party.exchange import ExchangeLink, expect
 from party.updates import DualAscent
 from party.updates.primal_dual import Dual
-from protos import exchange_pb2
-from protos.exchange_pb2 import Parcel
-from protos.phase_pb2 import Phase
-from protos.tensor_pb2 import FLOAT32, Tensor
-from wire.errors import PartyError
+from protos.fedora.v1 import exchange_pb2
+from protos.fedora.v1.exchange_pb2 import Parcel
+from protos.fedora.v1.phase_pb2 import Phase
+from protos.fedora.v1.tensor_pb2 import FLOAT32, Tensor
 
 
 async def send_omega(link: ExchangeLink, phase: Phase, omega: float, *, patience: float) -> None:

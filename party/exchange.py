@@ -5,14 +5,14 @@ import math
 import torch
 from torch import Tensor
 
+from fedora_vfl.errors import PartyError, from_failure
+from fedora_vfl.wire.link import Link
+from fedora_vfl.wire.tensors import DTYPES, TensorParcel
 from party.clock import SENDING, WAITING, Clock
-from protos.exchange_pb2 import Parcel
-from protos.meter_pb2 import Kind
-from protos.phase_pb2 import Phase
-from protos.tensor_pb2 import DType
-from wire.errors import PartyError, from_failure
-from wire.link import Link
-from wire.tensors import DTYPES, TensorParcel
+from protos.fedora.v1.exchange_pb2 import Parcel
+from protos.fedora.v1.meter_pb2 import Kind
+from protos.fedora.v1.phase_pb2 import Phase
+from protos.fedora.v1.tensor_pb2 import DType
 
 ExchangeLink = Link[Parcel | TensorParcel, Parcel | TensorParcel]
 

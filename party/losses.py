@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from protos.phase_pb2 import Loss
-from wire.errors import PartyError
+from fedora_vfl.errors import PartyError
+from protos.fedora.v1.phase_pb2 import Loss
 
 
 def per_sample(loss: Loss, logits: Tensor, labels: Tensor) -> Tensor:

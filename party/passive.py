@@ -6,22 +6,22 @@ import grpc
 import torch
 from torch import Tensor
 
+from fedora_vfl.errors import PartyError
+from fedora_vfl.wire import tensors
+from fedora_vfl.wire.channels import Secured, check_right_service, dial, path, reach
+from fedora_vfl.wire.link import READ_AHEAD, Link
+from fedora_vfl.wire.protocol import PROTOCOL
+from fedora_vfl.wire.tls import Member as MemberName
 from party import duals
 from party.clock import SENDING, WAITING
 from party.exchange import ExchangeLink, TensorExchange, expect
 from party.request import check_rows
 from party.role import Role, Tell
 from party.updates import DualAscent, Rule
-from protos.control_pb2 import Request
-from protos.exchange_pb2 import DESCRIPTOR, Greeting, Order, Parcel
-from protos.meter_pb2 import Kind
-from protos.phase_pb2 import Phase, Report
-from wire import tensors
-from wire.channels import Secured, check_right_service, dial, path, reach
-from wire.errors import PartyError
-from wire.link import READ_AHEAD, Link
-from wire.protocol import PROTOCOL
-from wire.tls import Member as MemberName
+from protos.fedora.v1.control_pb2 import Request
+from protos.fedora.v1.exchange_pb2 import DESCRIPTOR, Greeting, Order, Parcel
+from protos.fedora.v1.meter_pb2 import Kind
+from protos.fedora.v1.phase_pb2 import Phase, Report
 
 OPEN = DESCRIPTOR.services_by_name["Exchange"].methods_by_name["Open"]
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedora_vfl.sampling.seeds import derive
 from party.settings import PrivacySettings
-from wire.seeds import derive
 
 MANTISSA = 52  # random bits per value: as many as a double holds when a half is added
 

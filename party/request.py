@@ -7,11 +7,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from protos.control_pb2 import Request
-from protos.exchange_pb2 import Order
-from wire.errors import PartyError, SettingsError
-from wire.sampling import rows_drawn
-from wire.seeds import derive
+from fedora_vfl.errors import PartyError, SettingsError
+from fedora_vfl.sampling.rows import rows_drawn
+from fedora_vfl.sampling.seeds import derive
+from protos.fedora.v1.control_pb2 import Request
+from protos.fedora.v1.exchange_pb2 import Order
 
 SHOWN = 5  # so many names are spelt out in an error
 

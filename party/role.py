@@ -9,28 +9,29 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from party import batches, share
+from fedora_vfl.certificates.statement import commit, sign_statement, statement
+from fedora_vfl.errors import DataError, PartyError
+from fedora_vfl.settings.federation import Federation
+from fedora_vfl.settings.files import parse
+from fedora_vfl.settings.model import Model
+from fedora_vfl.signing import SigningKey
+from fedora_vfl.wire.meter import Meter
+from fedora_vfl.wire.tls import Identity
+from party import batches
+from party import state as share
 from party.account import Account
 from party.alignment import Alignment, PlainComparison
 from party.data.records import Records
 from party.device import device_for
 from party.exchange import TensorExchange
-from party.observing import Observations
+from party.metrics import Observations
 from party.privacy import Noise
 from party.settings import PartySettings
-from party.share import Share
-from party.statement import commit, sign_statement, statement
+from party.state import Share
 from party.updates import DualAscent, Rule, rule_for
-from protos.control_pb2 import Accepted, Attest, Dropped, Ready, Request, Restart, Restarted, Setup, Statement
-from protos.exchange_pb2 import Order
-from protos.phase_pb2 import Phase, Progress, Report, Samples
-from settings.federation import Federation
-from settings.files import parse
-from settings.model import Model
-from wire.errors import DataError, PartyError
-from wire.meter import Meter
-from wire.signing import SigningKey
-from wire.tls import Identity
+from protos.fedora.v1.control_pb2 import Accepted, Attest, Dropped, Ready, Request, Restart, Restarted, Setup, Statement
+from protos.fedora.v1.exchange_pb2 import Order
+from protos.fedora.v1.phase_pb2 import Phase, Progress, Report, Samples
 
 Tell = Callable[[Progress], Awaitable[None]]
 

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
+from fedora_vfl.errors import PartyError, SettingsError
+from fedora_vfl.settings.federation import Address, Federation, Name, load_federation
+from fedora_vfl.settings.files import Settings, load
+from fedora_vfl.settings.model import MODEL_NAME
 from party.data.settings import DataSettings
-from settings.federation import Address, Federation, Name, load_federation
-from settings.files import Settings, load
-from settings.model import MODEL_NAME
-from wire.errors import PartyError, SettingsError
 
 
 class PrivacySettings(Settings):

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from coordinator.job import Job
+from fedora_vfl.sampling.seeds import derive
 from tests.reference import Joint
-from wire.seeds import derive
 
 
 @dataclass

@@ -1,7 +1,6 @@
 """What many tests need: small data, jobs, and clusters of real processes that are always stopped again."""
 
 import asyncio
-import io
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +8,12 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from rich.console import Console
 
 from coordinator.job import Job
-from fedora.running import run_locally
-from protos.control_pb2 import Event
-from settings.federation import Deadlines
-from settings.files import check
+from fedora_vfl.cluster.runs import run_locally
+from fedora_vfl.settings.federation import Deadlines
+from fedora_vfl.settings.files import check
+from protos.fedora.v1.control_pb2 import Event
 
 # Equal to the bit needs equal threads: one here, and one in every party that the local launcher starts on few cores.
 torch.set_num_threads(1)
@@ -39,9 +37,8 @@ def as_job(content: dict[str, Any]) -> Job:
 
 def run(content: dict[str, Any], out: Path, *, deadlines: Deadlines | None = None) -> dict[str, Any]:
     """Run a job on a local cluster of real processes, one compute thread each."""
-    console = Console(file=io.StringIO())
     origin = out / "job.yaml"
-    work = run_locally(as_job(content), origin=origin, out=out, console=console, threads=1, deadlines=deadlines)
+    work = run_locally(as_job(content), origin=origin, out=out, threads=1, deadlines=deadlines)
     return asyncio.run(work)
 
 

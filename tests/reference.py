@@ -15,14 +15,14 @@ from torch.nn import functional
 from coordinator.job import Job
 from coordinator.methods import Method, Outcome, R, TakeBack
 from coordinator.methods.training import learning_rate
+from fedora_vfl.sampling.seeds import derive
+from fedora_vfl.settings.model import Model
 from party import models
 from party.data.encoding import LabelEncoding, learn
 from party.data.reading import read
 from party.data.split import assign
 from party.settings import load_party
-from protos.phase_pb2 import DualAscent, Loss, Phase, PrimalDescent, Samples
-from settings.model import Model
-from wire.seeds import derive
+from protos.fedora.v1.phase_pb2 import DualAscent, Loss, Phase, PrimalDescent, Samples
 
 
 @dataclass

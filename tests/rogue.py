@@ -10,20 +10,20 @@ import torch
 from torch import Tensor
 
 import party.active
-import party.member
 import party.passive
+import party.process
+from fedora_vfl.wire import tensors
+from fedora_vfl.wire.meter import Meter, Packed
+from fedora_vfl.wire.tensors import TensorParcel
 from party import duals
 from party.__main__ import main
 from party.exchange import ExchangeLink, TensorExchange
 from party.request import resolve
 from party.role import Role, Tell
 from party.updates.primal_dual import Dual
-from protos.exchange_pb2 import Parcel
-from protos.meter_pb2 import Kind
-from protos.phase_pb2 import Phase, Report
-from wire import tensors
-from wire.meter import Meter, Packed
-from wire.tensors import TensorParcel
+from protos.fedora.v1.exchange_pb2 import Parcel
+from protos.fedora.v1.meter_pb2 import Kind
+from protos.fedora.v1.phase_pb2 import Phase, Report
 
 STEP = 2  # the first step at which a rule of the exchange is broken
 
@@ -96,7 +96,7 @@ def miscount() -> None:
 
 def speak_another_protocol() -> None:
     """Join with a version that nobody else has."""
-    vars(party.member)["PROTOCOL"] = 99
+    vars(party.process)["PROTOCOL"] = 99
 
 
 def greet_in_another_protocol() -> None:

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score, roc_curve
 from torch import Tensor, nn
 
+from fedora_vfl.errors import PartyError
+from fedora_vfl.settings.model import Model
 from party.assessment import Assessor, Attack, Predictions, area_under_curve, true_positives
 from party.batches import SampleSets
-from party.share import Share
-from protos.phase_pb2 import Samples
-from settings.model import Model
-from wire.errors import PartyError
+from party.state import Share
+from protos.fedora.v1.phase_pb2 import Samples
 
 scores = st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=40).map(torch.tensor)
 

@@ -12,9 +12,11 @@ import pyarrow.parquet
 import pytest
 from numpy.typing import NDArray
 
-from datasets.chance import Gaussian
-from datasets.cutting import Cut, cut
-from datasets.settings import Backdoor, DataSource
+from fedora_vfl.datasets.chance import Gaussian
+from fedora_vfl.datasets.cutting import Cut, cut
+from fedora_vfl.datasets.settings import Backdoor, DataSource
+from fedora_vfl.errors import DataError, FedoraError, PartyError, SettingsError
+from fedora_vfl.settings.files import Settings, check, parse
 from party.alignment import PlainComparison
 from party.batches import SampleSets
 from party.data.reading import read
@@ -22,11 +24,9 @@ from party.data.records import Images, Records, Table
 from party.data.settings import DataSettings
 from party.data.split import assign
 from party.exchange import ExchangeLink
-from party.share import _align
-from protos.exchange_pb2 import Offer, Order, Parcel
-from protos.phase_pb2 import Samples
-from settings.files import Settings, check, parse
-from wire.errors import DataError, FedoraError, PartyError, SettingsError
+from party.state import _align
+from protos.fedora.v1.exchange_pb2 import Offer, Order, Parcel
+from protos.fedora.v1.phase_pb2 import Samples
 
 
 class Job(Settings):

@@ -9,12 +9,12 @@ import torch
 from safetensors.torch import load_file
 from torch.nn import functional
 
-from fedora.verify import Evidence, examine
+from fedora_vfl.certificates.verification import Evidence, examine
+from fedora_vfl.errors import SettingsError
 from tests import baselines, reference
 from tests.baselines import Baseline
 from tests.conftest import as_job, run, write_people
 from tests.test_unlearning_equality import CNN, DIGITS, PEOPLE, requested
-from wire.errors import SettingsError
 
 ADAM = {"epochs": 2, "batch_size": 64}
 SGD = {"epochs": 2, "batch_size": 64, "optimizer": "sgd", "lr": 0.05, "weight_decay": 1e-4}

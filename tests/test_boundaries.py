@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import LocalCluster
-from fedora.running import prepare, run_on
-from protos import control_pb2, exchange_pb2
-from protos.control_pb2 import Event
-from settings.federation import Deadlines
+from fedora_vfl.cluster.local import LocalCluster
+from fedora_vfl.cluster.preparation import prepare
+from fedora_vfl.cluster.runs import run_on
+from fedora_vfl.settings.federation import Deadlines
+from fedora_vfl.wire.protocol import COORDINATOR
+from protos.fedora.v1 import control_pb2, exchange_pb2
+from protos.fedora.v1.control_pb2 import Event
 from tests.conftest import as_job, write_people
-from wire.protocol import COORDINATOR
 
 DOCS = Path(__file__).parent.parent / "docs"
 

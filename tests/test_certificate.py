@@ -16,17 +16,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator import claims
-from coordinator.certificate import accept, certificate
-from fedora.verify import Check, Evidence, examine
+from fedora_vfl.certificates import claims
+from fedora_vfl.certificates.attestation import commit_to
+from fedora_vfl.certificates.making import accept, certificate
+from fedora_vfl.certificates.statement import commit, open_request, sign_statement, statement
+from fedora_vfl.certificates.verification import Check, Evidence, examine
+from fedora_vfl.errors import CertificateError, DataError, FedoraError, PartyError, SettingsError
+from fedora_vfl.settings.federation import Federation, load_federation
+from fedora_vfl.signing import SigningKey, canonical, parse_canonical, verify
 from party.settings import load_party
-from party.statement import commit, open_request, sign_statement, statement
-from protos.control_pb2 import Statement
-from settings.federation import Federation, load_federation
+from protos.fedora.v1.control_pb2 import Statement
 from tests.conftest import write_yaml
-from wire.attestation import commit_to
-from wire.errors import CertificateError, DataError, FedoraError, PartyError, SettingsError
-from wire.signing import SigningKey, canonical, parse_canonical, verify
 
 deterministic = hypothesis.settings(derandomize=True, deadline=None)
 
@@ -196,7 +196,7 @@ def failures(data: bytes, evidence: Evidence | None = None) -> list[str]:
 
 def verify_command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the command line to its end."""
-    command = [sys.executable, "-m", "fedora", "verify", *map(str, arguments)]
+    command = [sys.executable, "-m", "fedora_vfl.cli", "verify", *map(str, arguments)]
     environment = {**os.environ, "COLUMNS": "1000"}
     return subprocess.run(command, env=environment, text=True, capture_output=True, timeout=60, check=False)
 

@@ -11,13 +11,14 @@ from typing import Any, Protocol
 import pytest
 import yaml
 
-from deploy.local import LocalCluster
-from deploy.submission import submit
-from fedora.running import keep, prepare
-from protos.control_pb2 import Event
+from fedora_vfl.cluster.local import LocalCluster
+from fedora_vfl.cluster.preparation import prepare
+from fedora_vfl.cluster.runs import keep
+from fedora_vfl.cluster.submission import submit
+from fedora_vfl.errors import DataError, PartyError, SettingsError
+from fedora_vfl.wire.protocol import COORDINATOR
+from protos.fedora.v1.control_pb2 import Event
 from tests.conftest import Training, as_job, run, write_people, write_yaml
-from wire.errors import DataError, PartyError, SettingsError
-from wire.protocol import COORDINATOR
 
 
 class Submit(Protocol):

@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fedora import demo
-from fedora.following import Follower
-from fedora.running import load_job
-from protos.control_pb2 import Event, PhaseFinished, PhaseStarted
+from fedora_vfl.cli import demo
+from fedora_vfl.cli.following import Follower
+from fedora_vfl.cluster.preparation import load_job
+from fedora_vfl.errors import CertificateError, DataError, SettingsError, StoppedError
+from protos.fedora.v1.control_pb2 import Event, PhaseFinished, PhaseStarted
 from tests.conftest import write_people, write_yaml
-from wire.errors import CertificateError, DataError, SettingsError, StoppedError
 
-FEDORA = [sys.executable, "-m", "fedora"]
+FEDORA = [sys.executable, "-m", "fedora_vfl.cli"]
 
 
 def fedora(*arguments: str | Path, cwd: Path, columns: int = 200) -> subprocess.CompletedProcess[str]:

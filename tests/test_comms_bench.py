@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench.comms.command import Asked, Teller
-from bench.comms.model import Sample, fit
-from bench.comms.points import METHODS, QUICK, WHOLE, Extent, Point, all_points, as_cell, distinct, sweeps
-from bench.comms.report import Material, cells_csv, print_tables, write_report
-from bench.comms.results import Result, Results, read_results
-from bench.comms.stage import write_table
-from bench.comms.sweep import Sweep
-from bench.paper.store import Store
-from deploy.hosts import why_not
+from fedora_vfl.bench.comms.command import Asked, Teller
+from fedora_vfl.bench.comms.model import Sample, fit
+from fedora_vfl.bench.comms.points import METHODS, QUICK, WHOLE, Extent, Point, all_points, as_cell, distinct, sweeps
+from fedora_vfl.bench.comms.report import Material, cells_csv, print_tables, write_report
+from fedora_vfl.bench.comms.results import Result, Results, read_results
+from fedora_vfl.bench.comms.stage import write_table
+from fedora_vfl.bench.comms.sweep import Sweep
+from fedora_vfl.bench.hosts.network import why_not
+from fedora_vfl.bench.paper.store import Store
 
 TINY = replace(
     QUICK, rows=512, epochs=1, parties=(2,), embeddings=(8,), batches=(256,), rates=(20,), delays=(), repeats=1

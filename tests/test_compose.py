@@ -16,14 +16,14 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from coordinator.job import Job
-from datasets.cutting import cut
-from datasets.settings import IncomeData
 from deploy.compose import MARK, MOST, extend, override, start_command
+from fedora_vfl.datasets.cutting import cut
+from fedora_vfl.datasets.settings import IncomeData
+from fedora_vfl.errors import SettingsError
+from fedora_vfl.settings.federation import load_federation
+from fedora_vfl.settings.files import check, load
 from party.settings import load_party
-from settings.federation import load_federation
-from settings.files import check, load
 from tests.engine import REPOSITORY
-from wire.errors import SettingsError
 
 COMPOSE = REPOSITORY / "docker-compose.yml"
 SETTINGS = REPOSITORY / "deploy" / "cluster"

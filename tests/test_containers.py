@@ -18,14 +18,14 @@ import pytest
 import yaml
 
 from deploy.compose import extend, start_command
-from fedora.running import load_job
-from fedora.verify import Evidence, examine
-from settings.federation import Deadlines
+from fedora_vfl.certificates.verification import Evidence, examine
+from fedora_vfl.cluster.preparation import load_job
+from fedora_vfl.errors import StoppedError
+from fedora_vfl.process.lifecycle import ENDS_WITHIN_SECONDS
+from fedora_vfl.settings.federation import Deadlines
 from tests.conftest import write_yaml
 from tests.engine import BASE, REPOSITORY, Engine, NoEngine, engine
 from tests.test_compose import MEMBERS, PARTIES, copy_cluster
-from wire.errors import StoppedError
-from wire.process import ENDS_WITHIN_SECONDS
 
 IMAGE = "fedora-vfl:local"
 USER = "10001"

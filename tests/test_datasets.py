@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from datasets.chance import permutation
-from datasets.cutting import DataFile, cut
-from datasets.settings import DataSource, party_names
+from fedora_vfl.datasets.chance import permutation
+from fedora_vfl.datasets.cutting import DataFile, cut
+from fedora_vfl.datasets.settings import DataSource, party_names
+from fedora_vfl.errors import DataError, FedoraError, SettingsError
+from fedora_vfl.settings.files import Settings, check
 from party.data.reading import read
 from party.data.records import Images, Records, Table
 from party.data.settings import DataSettings
-from settings.files import Settings, check
-from wire.errors import DataError, FedoraError, SettingsError
 
 
 class Job(Settings):

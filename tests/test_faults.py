@@ -14,21 +14,22 @@ import grpc
 import pytest
 
 from coordinator.engine import _best_reason
-from deploy.local import LocalCluster, free_address
-from fedora.running import prepare, run_on
+from fedora_vfl.cluster.local import LocalCluster, free_address
+from fedora_vfl.cluster.preparation import prepare
+from fedora_vfl.cluster.runs import run_on
+from fedora_vfl.errors import DataError, FedoraError, LedgerError, PartyError, PortError
+from fedora_vfl.settings.federation import Deadlines, Federation
+from fedora_vfl.wire.channels import path
+from fedora_vfl.wire.protocol import COORDINATOR, PROTOCOL
 from party import duals
 from party.passive import OPEN
 from party.updates import DualAscent, Memory
-from protos import exchange_pb2, phase_pb2, tensor_pb2
-from protos.control_pb2 import Event
-from protos.exchange_pb2 import Greeting, Parcel
-from protos.failure_pb2 import Failure
-from protos.phase_pb2 import Phase, Update
-from settings.federation import Deadlines, Federation
+from protos.fedora.v1 import exchange_pb2, phase_pb2, tensor_pb2
+from protos.fedora.v1.control_pb2 import Event
+from protos.fedora.v1.exchange_pb2 import Greeting, Parcel
+from protos.fedora.v1.failure_pb2 import Failure
+from protos.fedora.v1.phase_pb2 import Phase, Update
 from tests.conftest import Training, as_job, write_people, write_yaml
-from wire.channels import path
-from wire.errors import DataError, FedoraError, LedgerError, PartyError, PortError
-from wire.protocol import COORDINATOR, PROTOCOL
 
 # Shorter than the defaults, so that the tests are; long enough for a busy machine.
 DEADLINES = Deadlines(join=40, step=3, silence=4)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.hosts import Line, Network, why_not
+from fedora_vfl.bench.hosts.network import Line, Network, why_not
 
 GUIDE = Path(__file__).parent.parent / "docs" / "several-machines.md"
 PARTIES = ("bank", "hospital", "insurer")

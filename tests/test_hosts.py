@@ -17,14 +17,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from deploy.distance import NAMESPACES
-from deploy.hosted import move, starters
-from deploy.hosts import HEADER_BYTES, PREFIX, Capture, Counters, Line, Network, why_not
-from deploy.local import LocalCluster
-from fedora.running import prepare
-from settings.federation import Deadlines, Federation
+from fedora_vfl.bench.hosts.distance import NAMESPACES
+from fedora_vfl.bench.hosts.network import HEADER_BYTES, PREFIX, Capture, Counters, Line, Network, why_not
+from fedora_vfl.bench.hosts.placement import move, starters
+from fedora_vfl.cluster.local import LocalCluster
+from fedora_vfl.cluster.preparation import prepare
+from fedora_vfl.settings.federation import Deadlines, Federation
+from fedora_vfl.wire.protocol import COORDINATOR
 from tests.conftest import as_job, run, write_people, write_yaml
-from wire.protocol import COORDINATOR
 
 MISSING = why_not(closed=True, delay=True)
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
@@ -82,7 +82,7 @@ def test_a_capture_hears_what_one_host_tells_another() -> None:
 
 def test_nothing_is_left_of_hosts_even_when_their_process_is_killed(tmp_path: Path) -> None:
     program = (
-        "from deploy.hosts import Line, Network\n"
+        "from fedora_vfl.bench.hosts.network import Line, Network\n"
         "with Network({'one': Line(delay=0.01), 'other': Line()}):\n"
         "    print('up', flush=True); input()\n"
     )
@@ -116,7 +116,7 @@ class Federated:
         """Return the command that the operator gives on the coordinator's host."""
         secured = ["--certificates", str(self.folder / "certificates" / "operator")] if self.tls else ["--plaintext"]
         words = ("submit", str(job), "--coordinator", self.federation.coordinator.address, "--out", str(out))
-        return self.network.command(COORDINATOR, sys.executable, "-m", "fedora", *words, *secured)
+        return self.network.command(COORDINATOR, sys.executable, "-m", "fedora_vfl.cli", *words, *secured)
 
     async def submit(self, job: Path, out: Path) -> asyncio.subprocess.Process:
         """Submit a job."""
@@ -247,7 +247,7 @@ def models(folder: Path) -> dict[Path, dict[str, torch.Tensor]]:
 
 def test_the_certificate_of_four_hosts_is_verified(secured: Ran) -> None:
     evidence = ("--models", str(secured.folder / "models"), "--federation", str(secured.folder / "federation.yaml"))
-    words = [sys.executable, "-m", "fedora", "verify", str(secured.results / "certificate.json"), *evidence]
+    words = [sys.executable, "-m", "fedora_vfl.cli", "verify", str(secured.results / "certificate.json"), *evidence]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "✗" not in done.stdout

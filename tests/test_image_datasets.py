@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from datasets import downloads, tiny_imagenet
-from datasets.cutting import cut
+from fedora_vfl.datasets import downloads, tiny_imagenet
+from fedora_vfl.datasets.cutting import cut
+from fedora_vfl.errors import FedoraError, SettingsError
+from fedora_vfl.settings import optional_packages as extras
 from party.data.records import Records
-from settings import extras
 from tests.test_datasets import pixels_of, read_all, source
-from wire.errors import FedoraError, SettingsError
 
 SIBLING = Path(__file__).parents[2] / "shared" / "data"  # packed image sets, on machines that have them
 CLASSES = ["n02000000", "n01000000", "n03000000"]  # not in alphabetical order, as in the real list

@@ -10,10 +10,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedora_vfl.errors import SettingsError
 from party import models
 from tests import reference
 from tests.conftest import as_job, run
-from wire.errors import SettingsError
 
 torchvision_models = pytest.importorskip("torchvision.models")
 

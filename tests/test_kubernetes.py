@@ -23,18 +23,18 @@ import typer
 import yaml
 
 from coordinator.job import Job
-from deploy.authority import issue_all
-from deploy.local import free_address
-from fedora.__main__ import app
+from fedora_vfl.authority import issue_all
+from fedora_vfl.cli.__main__ import app
+from fedora_vfl.cluster.local import free_address
+from fedora_vfl.errors import SettingsError
+from fedora_vfl.process.health import READY, UP
+from fedora_vfl.settings.federation import Federation, load_federation
+from fedora_vfl.settings.files import load
+from fedora_vfl.wire.protocol import VERSION
+from fedora_vfl.wire.tls import KEY, Identity
 from party.settings import load_party
-from settings.federation import Federation, load_federation
-from settings.files import load
 from tests.conftest import write_people
 from tests.kustomization import Object, build, config_map_references, place, pod_of
-from wire.errors import SettingsError
-from wire.health import READY, UP
-from wire.protocol import VERSION
-from wire.tls import KEY, Identity
 
 HERE = Path(__file__).parents[1]
 ROOT = HERE / "deploy" / "kubernetes"
@@ -731,7 +731,7 @@ class Node:
         return pod.namespace.removeprefix("fedora-")
 
     def _command(self, pod: Pod, command: list[str]) -> list[str]:
-        program = {"python": [sys.executable], "fedora": [sys.executable, "-m", "fedora"]}[command[0]]
+        program = {"python": [sys.executable], "fedora": [sys.executable, "-m", "fedora_vfl.cli"]}[command[0]]
         return [*program, *(self._here(pod, word) for word in command[1:])]
 
     def _environment(self) -> dict[str, str]:

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from coordinator.cost import BYTES_PER_VALUE, CostModel
 from coordinator.ledger import COLUMNS, Ledger
 from coordinator.phases import CROSS_ENTROPY, FORGET, REMAINING, TEST, TRAIN, VALIDATION, learn, look, share
+from fedora_vfl.errors import LedgerError
+from fedora_vfl.wire.link import pack_control, unpack_control
+from fedora_vfl.wire.meter import Meter, Packed
+from fedora_vfl.wire.tensors import DTYPES
 from party.batches import SampleSets, draw
-from protos.control_pb2 import FromCoordinator, FromParty
-from protos.meter_pb2 import Count, Kind, Reading
-from protos.phase_pb2 import Adam, Phase, Samples, Sgd, Update
-from protos.tensor_pb2 import BFLOAT16, FLOAT16, FLOAT32, DType
-from wire.errors import LedgerError
-from wire.link import pack_control, unpack_control
-from wire.meter import Meter, Packed
-from wire.tensors import DTYPES
+from protos.fedora.v1.control_pb2 import FromCoordinator, FromParty
+from protos.fedora.v1.meter_pb2 import Count, Kind, Reading
+from protos.fedora.v1.phase_pb2 import Adam, Phase, Samples, Sgd, Update
+from protos.fedora.v1.tensor_pb2 import BFLOAT16, FLOAT16, FLOAT32, DType
 
 deterministic = hypothesis.settings(derandomize=True, deadline=None)
 

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 import grpc
 import pytest
 
-from protos.failure_pb2 import Failure
-from protos.meter_pb2 import Kind
-from wire.errors import PartyError
-from wire.link import READ_AHEAD, Link
-from wire.meter import Meter, Packed
+from fedora_vfl.errors import PartyError
+from fedora_vfl.wire.link import READ_AHEAD, Link
+from fedora_vfl.wire.meter import Meter, Packed
+from protos.fedora.v1.failure_pb2 import Failure
+from protos.fedora.v1.meter_pb2 import Kind
 
 
 class Pipe:

@@ -15,12 +15,15 @@ from torch.nn import Parameter
 from coordinator.methods import Method, Outcome
 from coordinator.methods.training import learning_rate, training
 from coordinator.train import Train
+from fedora_vfl.errors import PartyError, SettingsError
+from fedora_vfl.sampling.rows import rows_drawn
+from fedora_vfl.sampling.seeds import derive
 from party import models
 from party.augmentation import augment
 from party.batches import SampleSets, draw
 from party.losses import per_sample, reduce, uncertainty
 from party.updates import RULES, Memory, rule_for
-from protos.phase_pb2 import (
+from protos.fedora.v1.phase_pb2 import (
     Adam,
     Augmentation,
     CrossEntropy,
@@ -34,9 +37,6 @@ from protos.phase_pb2 import (
     Update,
 )
 from tests.conftest import as_job
-from wire.errors import PartyError, SettingsError
-from wire.sampling import rows_drawn
-from wire.seeds import derive
 
 deterministic = hypothesis.settings(derandomize=True, deadline=None)
 

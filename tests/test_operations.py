@@ -25,27 +25,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from coordinator.observing import OUTCOMES
-from deploy.authority import issue_all
-from deploy.local import LocalCluster, free_address
-from fedora.running import prepare, run_on
+from coordinator.metrics import OUTCOMES
+from fedora_vfl.authority import issue_all
+from fedora_vfl.cluster.local import LocalCluster, free_address
+from fedora_vfl.cluster.preparation import prepare
+from fedora_vfl.cluster.runs import run_on
+from fedora_vfl.errors import FedoraError, PartyError, PortError, SettingsError, StoppedError
+from fedora_vfl.process import logs
+from fedora_vfl.process.health import READY, UP, WATCH, Health
+from fedora_vfl.process.lifecycle import ENDS_WITHIN_SECONDS
+from fedora_vfl.process.metrics import Figure, Traffic, served
+from fedora_vfl.settings.federation import Deadlines, Federation
+from fedora_vfl.wire.channels import dial, path
+from fedora_vfl.wire.meter import Line, Meter, Packed, Sums, Totals
+from fedora_vfl.wire.protocol import COORDINATOR, VERSION
+from fedora_vfl.wire.tls import COORDINATOR_MEMBER
 from party.clock import COMPUTING, SENDING, WAITING, Clock
-from protos.control_pb2 import Event
-from protos.meter_pb2 import Kind
-from settings.federation import Deadlines, Federation
+from protos.fedora.v1.control_pb2 import Event
+from protos.fedora.v1.meter_pb2 import Kind
 from tests.conftest import Training, as_job, write_people
 from tests.promql import asked_for
 from tests.test_command_line import alive
 from tests.test_faults import LONG
-from wire import logs
-from wire.channels import dial, path
-from wire.errors import FedoraError, PartyError, PortError, SettingsError, StoppedError
-from wire.health import READY, UP, WATCH, Health
-from wire.meter import Line, Meter, Packed, Sums, Totals
-from wire.metrics import Figure, Traffic, served
-from wire.process import ENDS_WITHIN_SECONDS
-from wire.protocol import COORDINATOR, VERSION
-from wire.tls import COORDINATOR_MEMBER
 
 ROOT = Path(__file__).parent.parent
 PARTIES = ["passive-1", "passive-2", "active"]
@@ -484,7 +485,7 @@ def test_a_watcher_that_does_not_read_holds_nobody_up() -> None:
 
 
 def fedora_health(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fedora", "health", *words]
+    command = [sys.executable, "-m", "fedora_vfl.cli", "health", *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
@@ -658,7 +659,7 @@ def test_a_job_that_waits_for_a_party_is_given_up_too(tmp_path: Path) -> None:
 def test_a_process_that_cannot_let_go_of_its_work_ends_all_the_same(tmp_path: Path) -> None:
     stubborn = (
         "import asyncio, sys, time\n"
-        "from wire.process import run_until_done\n"
+        "from fedora_vfl.process.lifecycle import run_until_done\n"
         "async def work():\n"
         "    print('begun', flush=True)\n"
         "    while True: time.sleep(0.05)\n"
@@ -775,7 +776,7 @@ def test_a_line_of_json_is_one_line_whatever_the_message() -> None:
 def test_what_others_write_to_standard_error_is_a_line_of_json_too() -> None:
     program = (
         "import argparse, os, threading, warnings\n"
-        "from wire.process import begin\n"
+        "from fedora_vfl.process.lifecycle import begin\n"
         "begin(argparse.Namespace(end_with_parent=False, log='json'))\n"
         "warnings.warn('careful')\n"
         "thread = threading.Thread(target=lambda: {}['p0001'])\n"

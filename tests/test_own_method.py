@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from coordinator.methods.registry import METHODS, load_method
+from fedora_vfl.errors import SettingsError
 from tests.test_command_line import fedora
-from wire.errors import SettingsError
 
 PAGE = (Path(__file__).parents[1] / "docs" / "own-method.md").read_text()
 

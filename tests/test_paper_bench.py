@@ -18,20 +18,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from pydantic import TypeAdapter
 
-from bench.paper import originals
-from bench.paper.cells import Cell, Group, digest, distinct, places
-from bench.paper.experiments import HERE, Plan, Preset, load_plan
-from bench.paper.figures import NUMBERS, figures
-from bench.paper.sources import Source, find
-from bench.paper.store import Store, locked
-from bench.paper.sweep import failed
-from bench.paper.trimming import trim
 from coordinator.job import Job
-from datasets.settings import DataSource
+from fedora_vfl.bench.paper import originals
+from fedora_vfl.bench.paper.cells import Cell, Group, digest, distinct, places
+from fedora_vfl.bench.paper.experiments import HERE, Plan, Preset, load_plan
+from fedora_vfl.bench.paper.figures import NUMBERS, figures
+from fedora_vfl.bench.paper.sources import Source, find
+from fedora_vfl.bench.paper.store import Store, locked
+from fedora_vfl.bench.paper.sweep import failed
+from fedora_vfl.bench.paper.trimming import trim
+from fedora_vfl.datasets.settings import DataSource
+from fedora_vfl.errors import DataError, SettingsError
+from fedora_vfl.settings.files import check
 from party import models
-from settings.files import check
 from tests.conftest import write_yaml
-from wire.errors import DataError, SettingsError
 
 PAPER = Path(__file__).parents[2] / "shared" / "paper" / "fedora-paper.tex"
 SMALL = ["income", "digits", "pathmnist", "cifar10"]
@@ -320,7 +320,17 @@ def tiny(folder: Path) -> Path:
 
 def begin(folder: Path, out: Path) -> "subprocess.Popen[str]":
     """Start a sweep."""
-    command = [sys.executable, "-m", "fedora", "bench", "paper", "--experiments", str(folder), "--out", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "fedora_vfl.cli",
+        "bench",
+        "paper",
+        "--experiments",
+        str(folder),
+        "--out",
+        str(out),
+    ]
     return subprocess.Popen(
         [*command, "--threads", "1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
     )
@@ -365,7 +375,18 @@ def test_a_sweep_that_was_killed_gives_the_same_figures(tmp_path: Path) -> None:
     assert "largest" in next(row["why"] for row in figures_of(whole) if row["method"] == "impossible")
     assert not list((whole / "work").glob("*/run-*"))
     again = subprocess.run(
-        [sys.executable, "-m", "fedora", "bench", "paper", "--experiments", folder, "--out", whole, "--report-only"],
+        [
+            sys.executable,
+            "-m",
+            "fedora_vfl.cli",
+            "bench",
+            "paper",
+            "--experiments",
+            folder,
+            "--out",
+            whole,
+            "--report-only",
+        ],
         capture_output=True,
         text=True,
         check=True,

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from bench.paper.cells import Cell, Place, distinct, places
-from bench.paper.experiments import Plan, load_plan
-from bench.paper.figures import NUMBERS, figure
-from bench.paper.findings import CLAIMS, NO, OPEN, YES, findings
-from bench.paper.report import Material, write_report
-from bench.paper.sheet import Line, Sheet
-from bench.paper.sources import Source
-from bench.paper.store import DONE, Record
-from bench.paper.sweep import failed
-from bench.paper.tables import Tables
+from fedora_vfl.bench.paper.cells import Cell, Place, distinct, places
+from fedora_vfl.bench.paper.experiments import Plan, load_plan
+from fedora_vfl.bench.paper.figures import NUMBERS, figure
+from fedora_vfl.bench.paper.findings import CLAIMS, NO, OPEN, YES, findings
+from fedora_vfl.bench.paper.report import Material, write_report
+from fedora_vfl.bench.paper.sheet import Line, Sheet
+from fedora_vfl.bench.paper.sources import Source
+from fedora_vfl.bench.paper.store import DONE, Record
+from fedora_vfl.bench.paper.sweep import failed
+from fedora_vfl.bench.paper.tables import Tables
 
 PLAN = load_plan()
 PLACES = list(

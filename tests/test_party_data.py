@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fedora_vfl.errors import DataError, SettingsError
+from fedora_vfl.settings.files import check
 from party.data.encoding import ImageEncoding, LabelEncoding, TableEncoding, from_json, learn
 from party.data.reading import read
 from party.data.records import Images, Records, Table
 from party.data.settings import DataSettings
 from party.data.split import assign
-from settings.files import check
-from wire.errors import DataError, SettingsError
 
 HERE = Path("file.csv")
 

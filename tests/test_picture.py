@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.train import Train
-from fedora.picture import NAME, draw, read, spread
+from fedora_vfl.cli.picture import NAME, draw, read, spread
 
 FORGET = 200
 

@@ -16,15 +16,15 @@ from coordinator.methods.fedora import Problem
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.step_sizes import StepSizes
 from coordinator.train import Train
+from fedora_vfl.errors import PartyError, SettingsError
+from fedora_vfl.settings.model import Model
 from party import losses
 from party.batches import SampleSets
-from party.share import Share
+from party.state import Share
 from party.updates import Memory, rule_for
 from party.updates.primal_dual import Dual, DualAscent, fade
-from protos import phase_pb2
-from protos.phase_pb2 import Loss, PrimalDescent, Residual, Sgd, Uncertainty, Update
-from settings.model import Model
-from wire.errors import PartyError, SettingsError
+from protos.fedora.v1 import phase_pb2
+from protos.fedora.v1.phase_pb2 import Loss, PrimalDescent, Residual, Sgd, Uncertainty, Update
 
 SCALAR, PARAMETERWISE = phase_pb2.DualAscent.SCALAR, phase_pb2.DualAscent.PARAMETERWISE
 

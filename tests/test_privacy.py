@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from fedora_vfl.errors import SettingsError
+from fedora_vfl.settings.files import check
 from party.privacy import Noise, PrivacyLoss, clip_rows, epsilon
 from party.settings import PrivacySettings
-from settings.files import check
-from wire.errors import SettingsError
 
 DOCS = Path(__file__).parent.parent / "docs"
 ROWS = torch.arange(50)

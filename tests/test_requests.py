@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from coordinator.engine import Engine
 from coordinator.job import Forget
 from coordinator.roster import Connection
-from deploy.local import LocalCluster, loopback_federation
-from fedora.running import load_job
+from fedora_vfl.cluster.local import LocalCluster, loopback_federation
+from fedora_vfl.cluster.preparation import load_job
+from fedora_vfl.errors import PartyError, SettingsError
+from fedora_vfl.sampling.rows import rows_drawn
+from fedora_vfl.settings.files import check
 from party.data.split import assign
 from party.request import check_rows, resolve
-from protos.control_pb2 import Accepted, Classes, Event, FromCoordinator, FromParty, Ids, Request
-from protos.exchange_pb2 import Order
-from protos.phase_pb2 import Samples
-from settings.files import check
+from protos.fedora.v1.control_pb2 import Accepted, Classes, Event, FromCoordinator, FromParty, Ids, Request
+from protos.fedora.v1.exchange_pb2 import Order
+from protos.fedora.v1.phase_pb2 import Samples
 from tests.conftest import write_yaml
 from tests.test_cluster import Submit, with_cluster
-from wire.errors import PartyError, SettingsError
-from wire.sampling import rows_drawn
 
 CLASSES = ["cat", "dog", "owl"]
 LABELS = torch.tensor([0, 1, 0, 1, 0, 1, 0, 1, 0, 0])

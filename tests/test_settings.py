@@ -15,13 +15,13 @@ from pydantic import BaseModel
 from coordinator.job import Job
 from coordinator.serving import serve
 from coordinator.train import Train
-from datasets.settings import SOURCES, DataSource, IncomeData
+from fedora_vfl.datasets.settings import SOURCES, DataSource, IncomeData
+from fedora_vfl.errors import SettingsError
+from fedora_vfl.settings.federation import Federation, load_federation
+from fedora_vfl.settings.files import Settings, load, parse
+from fedora_vfl.wire import addresses
 from party.settings import load_party
-from settings.federation import Federation, load_federation
-from settings.files import Settings, load, parse
 from tests.conftest import write_yaml
-from wire import addresses
-from wire.errors import SettingsError
 
 deterministic = hypothesis.settings(derandomize=True, deadline=None)
 

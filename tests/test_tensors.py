@@ -9,12 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protos.exchange_pb2 import Dual, Greeting, Offer, Order, Parcel
-from protos.failure_pb2 import Failure
-from protos.meter_pb2 import Kind
-from protos.tensor_pb2 import BFLOAT16, FLOAT16, FLOAT32, DType, Tensor
-from wire.meter import Packed
-from wire.tensors import DTYPES, FIELDS, KINDS, MalformedError, TensorParcel, pack, unpack
+from fedora_vfl.wire.meter import Packed
+from fedora_vfl.wire.tensors import DTYPES, FIELDS, KINDS, MalformedError, TensorParcel, pack, unpack
+from protos.fedora.v1.exchange_pb2 import Dual, Greeting, Offer, Order, Parcel
+from protos.fedora.v1.failure_pb2 import Failure
+from protos.fedora.v1.meter_pb2 import Kind
+from protos.fedora.v1.tensor_pb2 import BFLOAT16, FLOAT16, FLOAT32, DType, Tensor
 
 deterministic = hypothesis.settings(derandomize=True, deadline=None)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 from typer.testing import CliRunner
 
-from bench.theorem import (
+from fedora_vfl.bench.theorem import (
     OMEGA,
     PROOF,
     UNIT,
@@ -27,7 +27,7 @@ from bench.theorem import (
     train,
     walk,
 )
-from fedora.__main__ import app
+from fedora_vfl.cli.__main__ import app
 from party.losses import uncertainty
 
 CLASSES, FEATURES = 3, 4

@@ -20,20 +20,21 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from coordinator.roster import JOIN
-from deploy.authority import Authority, issue_all, make_request, read_request
-from deploy.local import LocalCluster, free_address, loopback_federation
-from deploy.submission import submit
-from fedora.running import prepare, run_on
-from protos.control_pb2 import FromCoordinator, FromParty, Hello
-from settings.federation import Deadlines, Federation
+from fedora_vfl.authority import Authority, issue_all, make_request, read_request
+from fedora_vfl.cluster.local import LocalCluster, free_address, loopback_federation
+from fedora_vfl.cluster.preparation import prepare
+from fedora_vfl.cluster.runs import run_on
+from fedora_vfl.cluster.submission import submit
+from fedora_vfl.errors import FedoraError, PartyError, SettingsError
+from fedora_vfl.process.core_messages import told_by_core
+from fedora_vfl.settings.federation import Deadlines, Federation
+from fedora_vfl.wire.channels import Secured, dial, listen, path, reach
+from fedora_vfl.wire.handshakes import diagnose
+from fedora_vfl.wire.protocol import PROTOCOL
+from fedora_vfl.wire.tls import COORDINATOR_MEMBER, ROLES, Identity, Member, caller, check_secured, is_loopback
+from protos.fedora.v1.control_pb2 import FromCoordinator, FromParty, Hello
 from tests.conftest import as_job, run
 from tests.test_command_line import fedora
-from wire.channels import Secured, dial, listen, path, reach
-from wire.core_messages import told_by_core
-from wire.errors import FedoraError, PartyError, SettingsError
-from wire.handshakes import diagnose
-from wire.protocol import PROTOCOL
-from wire.tls import COORDINATOR_MEMBER, ROLES, Identity, Member, caller, check_secured, is_loopback
 
 JOB = {
     "data": {"source": "digits", "limit": 200},

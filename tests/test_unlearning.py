@@ -15,15 +15,15 @@ from coordinator.methods import Case, self_scaling
 from coordinator.methods.fedora import Problem
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.result import FIGURES
-from fedora.running import prepare
-from fedora.verify import Evidence, examine
-from settings.federation import load_federation
+from fedora_vfl.certificates.verification import Evidence, examine
+from fedora_vfl.cluster.preparation import prepare
+from fedora_vfl.errors import CertificateError, SettingsError
+from fedora_vfl.sampling.seeds import derive
+from fedora_vfl.settings.federation import load_federation
 from tests import reference
 from tests.conftest import as_job, run, write_people
 from tests.test_command_line import fedora
 from tests.test_unlearning_equality import requested
-from wire.errors import CertificateError, SettingsError
-from wire.seeds import derive
 
 PARTIES = ("passive-1", "passive-2", "active")
 PEOPLE = {"source": "csv", "id": "person", "parties": 2}

@@ -9,12 +9,12 @@ import torch
 from coordinator.methods import Case, fedora, self_scaling
 from coordinator.methods.fedora import Problem
 from coordinator.methods.fedora_settings import Fedora
+from fedora_vfl.sampling.seeds import derive
 from party.request import resolve
-from protos.control_pb2 import Request
-from protos.exchange_pb2 import Order
+from protos.fedora.v1.control_pb2 import Request
+from protos.fedora.v1.exchange_pb2 import Order
 from tests import reference
 from tests.conftest import as_job, run, write_people
-from wire.seeds import derive
 
 DIGITS = {"source": "digits", "limit": 300}
 CNN = {"bottom": "cnn", "channels": [4, 8], "embedding": 8, "top": [16]}

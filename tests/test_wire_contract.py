@@ -12,9 +12,9 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protos.failure_pb2 import Failure
-from wire.errors import PartyError
-from wire.protocol import PROTOCOL, check_protocol
+from fedora_vfl.errors import PartyError
+from fedora_vfl.wire.protocol import PROTOCOL, check_protocol
+from protos.fedora.v1.failure_pb2 import Failure
 
 ROOT = Path(__file__).parents[1]
 

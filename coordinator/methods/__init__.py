@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from coordinator.train import Train
-from protos.phase_pb2 import Phase
+from protos.fedora.v1.phase_pb2 import Phase
 
 R = TypeVar("R")
 

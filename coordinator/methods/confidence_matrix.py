@@ -17,9 +17,9 @@ from coordinator.methods.influence import influence, shift
 from coordinator.methods.registry import Unlearn, method
 from coordinator.phases import REMAINING, learn, look
 from coordinator.train import Train
-from protos.phase_pb2 import Loss, Observe, Phase, Sgd, StaleCrossEntropy, Update
-from wire.errors import SettingsError
-from wire.seeds import derive
+from fedora_vfl.errors import SettingsError
+from fedora_vfl.sampling.seeds import derive
+from protos.fedora.v1.phase_pb2 import Loss, Observe, Phase, Sgd, StaleCrossEntropy, Update
 
 CONFIDENCE, REMOVAL, REFRESH = "confidence", "removal", "refresh"
 STALE = Loss(stale_cross_entropy=StaleCrossEntropy())

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from coordinator.methods import Method, Outcome
 from coordinator.phases import FORGET, PROBE, RECORD, REMAINING, TEST, look, share
-from protos.phase_pb2 import Samples
-from wire.seeds import derive
+from fedora_vfl.sampling.seeds import derive
+from protos.fedora.v1.phase_pb2 import Samples
 
 
 def evaluation(*, batch_size: int, name: str = "test", over: Samples = TEST) -> Method[Outcome]:

@@ -11,9 +11,20 @@ from coordinator.methods import Case, Ending, Method
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.step_sizes import StepSizes
 from coordinator.phases import FORGET, REMAINING, look, share
-from protos.phase_pb2 import Adam, DualAscent, Loss, Phase, Plan, PrimalDescent, Samples, Sgd, Uncertainty, Update
-from wire.errors import SettingsError
-from wire.seeds import derive
+from fedora_vfl.errors import SettingsError
+from fedora_vfl.sampling.seeds import derive
+from protos.fedora.v1.phase_pb2 import (
+    Adam,
+    DualAscent,
+    Loss,
+    Phase,
+    Plan,
+    PrimalDescent,
+    Samples,
+    Sgd,
+    Uncertainty,
+    Update,
+)
 
 UNLEARNING, REMAINING_PHASE, RECOVERY = "unlearning", "remaining", "recovery"
 FORMS = {"scalar": DualAscent.SCALAR, "parameterwise": DualAscent.PARAMETERWISE}

@@ -7,7 +7,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from coordinator.methods.registry import Unlearn
 from coordinator.train import Train
-from settings.files import Settings
+from fedora_vfl.settings.files import Settings
 
 
 class Scales(Settings):

@@ -12,8 +12,8 @@ from coordinator.methods import Case, Ending, Method
 from coordinator.methods.registry import Unlearn, method
 from coordinator.phases import FORGET, learn
 from coordinator.train import Train
-from protos.phase_pb2 import Ascent, Update
-from wire.seeds import derive
+from fedora_vfl.sampling.seeds import derive
+from protos.fedora.v1.phase_pb2 import Ascent, Update
 
 NAME = "ascent"
 

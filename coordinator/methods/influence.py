@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from coordinator.methods import Method
 from coordinator.phases import FORGET, look, share
-from protos.phase_pb2 import CrossEntropy, Influence, Loss, Phase, Shift, Update
+from protos.fedora.v1.phase_pb2 import CrossEntropy, Influence, Loss, Phase, Shift, Update
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from coordinator.methods.registry import Unlearn, method
 from coordinator.methods.training import update
 from coordinator.phases import FORGET, REMAINING, learn, look, share
 from coordinator.train import Train
-from protos.phase_pb2 import Correction, Update
-from wire.seeds import derive
+from fedora_vfl.sampling.seeds import derive
+from protos.fedora.v1.phase_pb2 import Correction, Update
 
 SUBTRACTION, CORRECTION = "subtraction", "correction"
 

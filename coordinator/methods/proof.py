@@ -7,8 +7,8 @@ from coordinator.methods.fedora import Problem
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.registry import Unlearn
 from coordinator.phases import REMAINING, look, share
-from protos.phase_pb2 import CrossEntropy, Loss, Residual, Update
-from wire.seeds import derive
+from fedora_vfl.sampling.seeds import derive
+from protos.fedora.v1.phase_pb2 import CrossEntropy, Loss, Residual, Update
 
 NAME = "certificate"
 ROWS = 2000  # of D_r, drawn at random, on which ∇L_r is measured

@@ -10,9 +10,9 @@ from pydantic import BeforeValidator, PositiveInt, SerializeAsAny
 
 from coordinator.methods import Case, Ending, Method
 from coordinator.train import Train
-from settings.files import Chosen, Settings
-from settings.model import ModelName
-from wire.errors import SettingsError
+from fedora_vfl.errors import SettingsError
+from fedora_vfl.settings.files import Chosen, Settings
+from fedora_vfl.settings.model import ModelName
 
 
 class Unlearn(Settings):

@@ -12,7 +12,7 @@ from coordinator.methods import Case, Ending, Method, TakeBack
 from coordinator.methods.fedora import RECOVERY, Problem, paper
 from coordinator.methods.fedora_settings import Fedora, Scales
 from coordinator.methods.registry import method
-from protos.phase_pb2 import Adam, PrimalDescent
+from protos.fedora.v1.phase_pb2 import Adam, PrimalDescent
 
 LEAST_ROWS = 16  # in any draw
 ADAM_RATE = 0.001  # stands for the training's rate where the training used no Adam

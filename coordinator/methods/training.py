@@ -5,8 +5,8 @@ import math
 from coordinator.methods import Method
 from coordinator.phases import TRAIN, learn
 from coordinator.train import Train
-from protos.phase_pb2 import Adam, Augmentation, Samples, Sgd, Update
-from wire.seeds import derive
+from fedora_vfl.sampling.seeds import derive
+from protos.fedora.v1.phase_pb2 import Adam, Augmentation, Samples, Sgd, Update
 
 
 def training(settings: Train, *, seed: int, name: str = "train", over: Samples = TRAIN) -> Method[None]:

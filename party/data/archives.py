@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedora_vfl.errors import DataError
 from party.data.checking import by_row, checked_ids, checked_labels, checked_split, checked_truth, listing, text_of
 from party.data.records import Images, Records
 from party.data.settings import DataSettings
-from wire.errors import DataError
 
 IMAGES = "images"
 

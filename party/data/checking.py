@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from wire.errors import DataError
+from fedora_vfl.errors import DataError
 
 NULLS = (
     *("", "?", "-", "--", "NA", "N/A", "n/a", "na", "#N/A", "#NA", "#n/a", "NaN", "nan"),

@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from fedora_vfl.errors import DataError
 from party.data.image_encoding import ImageEncoding
 from party.data.inputs import ImageInputs, Inputs, TableInputs
 from party.data.label_encoding import LabelEncoding
 from party.data.records import Features, Rows, Table
 from party.data.table_encoding import TableEncoding
-from wire.errors import DataError
 
 __all__ = [
     "Encoding",

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedora_vfl.errors import DataError
 from party.data.inputs import ImageInputs
 from party.data.records import Features, Images, Rows
-from wire.errors import DataError
 
 _CHUNK = 1024  # images counted at a time, as counting needs eight bytes per pixel
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wire.errors import DataError
+from fedora_vfl.errors import DataError
 
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from fedora_vfl.errors import DataError
 from party.data.records import Records
 from party.data.settings import DataSettings
-from wire.errors import DataError
 
 TEXTS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 SUFFIXES = (*TEXTS, ".parquet", ".npz")

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from settings.files import Settings
+from fedora_vfl.settings.files import Settings
 
 
 class DataSettings(Settings):

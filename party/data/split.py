@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from wire.errors import DataError
+from fedora_vfl.errors import DataError
 
 
 def assign(

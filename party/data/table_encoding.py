@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedora_vfl.errors import DataError
 from party.data.inputs import TableInputs
 from party.data.records import Features, Rows, Table
-from wire.errors import DataError
 
 CLIP = 10.0  # standard deviations; one entry of heavy-tailed data must not drown the rest of its row
 MOST_CATEGORIES = 64

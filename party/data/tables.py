@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from fedora_vfl.errors import DataError
 from party.data.checking import (
     Locate,
     by_row,
@@ -23,7 +24,6 @@ from party.data.columns import is_numeric, is_text, is_usable, numbers, stripped
 from party.data.records import Records, Table
 from party.data.settings import DataSettings
 from party.data.texts import NAMELESS, open_text
-from wire.errors import DataError
 
 
 @dataclass(frozen=True)

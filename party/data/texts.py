@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
+from fedora_vfl.errors import DataError
 from party.data.checking import checked_names
-from wire.errors import DataError
 
 DELIMITERS = ",;\t|"
 NAMELESS = "\n"

@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field, PositiveInt
 from torch import nn
 
+from fedora_vfl.errors import SettingsError
 from party.models.registry import Bottom, register
-from wire.errors import SettingsError
 
 
 @register

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from settings.files import Settings, check
-from wire.errors import SettingsError
+from fedora_vfl.errors import SettingsError
+from fedora_vfl.settings.files import Settings, check
 
 
 class Bottom(Settings):

@@ -8,9 +8,9 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedora_vfl.errors import SettingsError
+from fedora_vfl.settings.optional_packages import extra
 from party.models.registry import Bottom, register
-from settings.extras import extra
-from wire.errors import SettingsError
 
 SMALL, MEDIUM = 40, 80  # pixels of the longer side, up to which a stem keeps or halves the image
 Size = tuple[int, int]  # height and width

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 
 from torch.nn import Parameter
 
+from fedora_vfl.errors import SettingsError
 from party.updates.descent import Adam, Observe, Sgd
 from party.updates.influence import Ascent, Correction, Influence, Shift
 from party.updates.primal_dual import DualAscent, PrimalDescent, Residual
 from party.updates.rule import Memory, Rule
-from protos.phase_pb2 import Update
-from wire.errors import SettingsError
+from protos.fedora.v1.phase_pb2 import Update
 
 __all__ = ["RULES", "DualAscent", "Memory", "Rule", "rule_for"]
 

@@ -7,9 +7,9 @@ import torch
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
+from fedora_vfl.errors import PartyError
 from party.updates.rule import Rule
-from protos import phase_pb2
-from wire.errors import PartyError
+from protos.fedora.v1 import phase_pb2
 
 
 class Observe(Rule):

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fedora_vfl.errors import PartyError
 from party.updates.descent import chosen_step
 from party.updates.rule import Memory, Rule
-from wire.errors import PartyError
 
 
 class Ascent(Rule):

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedora_vfl.errors import PartyError
 from party.updates.descent import chosen_step
 from party.updates.rule import Memory, Rule
-from protos import phase_pb2
-from wire.errors import PartyError
+from protos.fedora.v1 import phase_pb2
 
 NO_SUPPORT = 1e-5  # of a tensor's mean support: a value with less is held by nothing
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 from torch.nn import Parameter
 
-from protos.phase_pb2 import Update
+from protos.fedora.v1.phase_pb2 import Update
 
 
 @dataclass

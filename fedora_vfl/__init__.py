@@ -1,0 +1,1 @@
+"""Training and forgetting in vertical federated learning, over gRPC, with every byte counted."""

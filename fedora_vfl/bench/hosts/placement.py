@@ -1,0 +1,34 @@
+"""A federation whose members run on hosts of their own: the folder of a local run, moved there."""
+
+from pathlib import Path
+
+import yaml
+
+from fedora_vfl.bench.hosts.network import Network
+from fedora_vfl.settings.federation import Federation
+from fedora_vfl.storage import write_atomically
+from fedora_vfl.wire.protocol import COORDINATOR
+
+COORDINATOR_PORT, ACTIVE_PORT = 7000, 7001
+
+
+def move(folder: Path, federation: Federation, network: Network, *, plaintext: bool = False) -> Federation:
+    """Give the members of a folder made by `lay_out` the addresses of the hosts that have their names."""
+    coordinator = f"{network.address(COORDINATOR)}:{COORDINATOR_PORT}"
+    active = f"{network.address(federation.active.name)}:{ACTIVE_PORT}"
+    moved = federation.model_copy(
+        update={
+            "coordinator": federation.coordinator.model_copy(update={"address": coordinator}),
+            "active": federation.active.model_copy(update={"address": active}),
+            "plaintext": plaintext,
+        }
+    )
+    path = folder / "federation.yaml"
+    keys = yaml.safe_load(path.read_text(encoding="utf-8")).get("keys", {})
+    write_atomically(path, yaml.safe_dump({**moved.model_dump(), "keys": keys}, sort_keys=False))
+    return moved
+
+
+def starters(federation: Federation, network: Network) -> dict[str, list[str]]:
+    """Return, for every member, the words that run a command on its host."""
+    return {name: network.command(name) for name in (COORDINATOR, *federation.parties)}

@@ -1,0 +1,46 @@
+"""A report as Markdown."""
+
+from pathlib import Path
+
+from fedora_vfl.bench.paper.document import Block, Bullets, Code, Document, Heading, Paragraph, Plot, Table, Verdicts
+
+
+def markdown(document: Document, folder: Path) -> str:
+    """Write a report as Markdown; pictures are links to files below `folder`."""
+    parts = [f"# {document.title}", document.subtitle]
+    parts.append("\n".join(f"{'  ' * (one.level - 2)}- [{one.text}](#{one.anchor})" for one in document.contents))
+    parts += [_block(block, folder) for block in document.blocks]
+    return "\n\n".join(parts) + "\n"
+
+
+def _block(block: Block, folder: Path) -> str:
+    match block:
+        case Heading():
+            return f'<a id="{block.anchor}"></a>\n\n{"#" * block.level} {block.text}'
+        case Paragraph():
+            return block.text
+        case Bullets():
+            return "\n".join(f"- {item}" for item in block.items)
+        case Code():
+            return "\n".join(f"    {line}" for line in block.text.splitlines())
+        case Plot():
+            return f"![{block.caption}]({block.path.relative_to(folder).as_posix()})\n\n*{block.caption}*"
+        case Verdicts():
+            return "\n".join(f"1. **{one.holds}**: {one.claim} ({one.where}).\n   {one.numbers}" for one in block.items)
+        case Table():
+            return _table(block)
+
+
+def _table(table: Table) -> str:
+    lines = [
+        f"**{table.caption}**",
+        "",
+        _line(table.header),
+        _line(["---", "---", *["---:"] * (len(table.header) - 2)]),
+    ]
+    lines += [_line([row.label if row.begins else "", row.whose, *row.entries]) for row in table.rows]
+    return "\n".join([*lines, *(f"\n{note}" for note in table.notes)])
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -1,0 +1,260 @@
+"""The report of a sweep: cells.csv, report.md, report.html and plots."""
+
+import csv
+import io
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from fedora_vfl.bench.paper.cells import Place
+from fedora_vfl.bench.paper.document import Block, Bullets, Code, Document, Heading, Paragraph, Row, Table, Verdicts
+from fedora_vfl.bench.paper.experiments import Experiment, Plan, Preset
+from fedora_vfl.bench.paper.figures import NUMBERS
+from fedora_vfl.bench.paper.findings import findings, summary
+from fedora_vfl.bench.paper.markdown import markdown
+from fedora_vfl.bench.paper.plots import Plots
+from fedora_vfl.bench.paper.progress import describe
+from fedora_vfl.bench.paper.sheet import Sheet
+from fedora_vfl.bench.paper.store import Record
+from fedora_vfl.bench.paper.tables import Tables, listed
+from fedora_vfl.bench.paper.webpage import webpage
+from fedora_vfl.storage import write_atomically
+from fedora_vfl.wire.protocol import VERSION
+
+FIGURES = (
+    "test_accuracy",
+    "forget_accuracy",
+    "forgotten_classes_accuracy",
+    "remaining_accuracy",
+    "mia_asr",
+    "mia_auc",
+    "mia_tpr_at_1_fpr",
+    "backdoor_asr",
+    "untriggered_asr",
+)
+COST = ("rounds", "forgotten_rows", "remaining_rows", "predicted", "tensor", "protobuf")
+MAIN_METRICS = ("test_accuracy", "forget_accuracy", "forgotten_classes_accuracy", "mia_asr", "mia_auc", "backdoor_asr")
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a report is made of."""
+
+    plan: Plan
+    preset: Preset
+    places: Sequence[Place]
+    records: Mapping[str, Record]
+    missing: Mapping[str, str]  # data sets that are not here, and why
+    command: str
+
+
+def write_report(material: Material, out: Path) -> list[Path]:
+    """Write all files of the report; return them."""
+    files = {"cells.csv": cells_csv(material)}
+    document = compose(material, out)
+    files["report.md"] = markdown(document, out)
+    files["report.html"] = webpage(document)
+    for name, text in files.items():
+        write_atomically(out / name, text)
+    return [out / name for name in files]
+
+
+def cells_csv(material: Material) -> str:
+    """Return every cell of every experiment, a line each."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    models = [f"{model} {name}" for model in ("unlearned", "original") for name in FIGURES]
+    head = ["experiment", "data set", "request", "run", "setting", "method", "seed", "status", "why"]
+    writer.writerow([*head, *models, *COST, "seconds", "seconds of the cell", "digest"])
+    for place in material.places:
+        record = material.records.get(place.cell.digest)
+        name = [place.experiment, place.data_set, place.request, place.run, place.setting, place.title, place.seed]
+        status = [record.status, record.why] if record else ["missing", ""]
+        figures = [_plain(one.get(figure)) for one in (_unlearned(record), _original(record)) for figure in FIGURES]
+        cost = [_plain(record.cost.get(one)) if record else "" for one in COST]
+        seconds = [_plain(record.seconds.get(one)) if record else "" for one in ("method", "cell")]
+        writer.writerow([*name, *status, *figures, *cost, *seconds, place.cell.digest])
+    return text.getvalue()
+
+
+def _unlearned(record: Record | None) -> dict[str, float | None]:
+    return record.figures if record else {}
+
+
+def _original(record: Record | None) -> dict[str, float | None]:
+    return record.original if record else {}
+
+
+def _plain(value: float | None) -> str:
+    return "" if value is None else f"{value:.10g}"
+
+
+def compose(material: Material, out: Path) -> Document:
+    """Put the report together."""
+    sheet = Sheet(material.places, material.records)
+    tables, plots = Tables(sheet, material.plan), Plots(sheet, material.plan, out / "plots")
+    blocks: list[Block] = [*_opening(material, sheet, tables)]
+    for name, experiment in material.plan.experiments.items():
+        blocks += _section(name, experiment, material, sheet, tables, plots)
+    blocks += _gaps(material)
+    blocks += _making(material)
+    done = sum(record.done for record in material.records.values())
+    wanted = len({place.cell.digest for place in material.places})
+    subtitle = f"Preset `{material.preset}`; {done} of {wanted} cells measured; release {VERSION}."
+    title = "Unlearning in vertical federated learning: the paper's experiments, run again"
+    return Document(title, subtitle, blocks)
+
+
+def _in_short(tables: Tables) -> list[Block]:
+    """Return the one table for who reads no further."""
+    table = tables.at_a_glance(["sample-unlearning", "label-unlearning"])
+    return [Heading(2, "In short", "short"), table] if table else []
+
+
+def _opening(material: Material, sheet: Sheet, tables: Tables) -> list[Block]:
+    found = findings(sheet, material.plan)
+    size = (
+        "These runs are much smaller than the paper's: parts of the data sets, small networks, few epochs, two or "
+        "three seeds. Absolute figures are not comparable with the paper's; directions and orders are."
+        if material.preset == "small"
+        else "These runs have the paper's data sets and kinds of network. The paper gives neither learning rates nor "
+        "epochs nor FedORA's inputs, so that absolute figures may differ for that reason alone."
+    )
+    return [
+        Heading(2, "What this is", "what"),
+        Paragraph(
+            "Every table and figure of the paper, measured with this software: real processes that exchange nothing "
+            "but protobuf over gRPC, every byte counted at both ends. The paper's own figures stand beside ours, in "
+            "italics."
+        ),
+        Paragraph(size),
+        Paragraph(
+            "Retrain, a model trained from scratch without the forgotten rows, is the reference for every figure: "
+            "not 0 % for unlearning accuracy, and not 50 % for a membership attack. Rows named “− Retrain” give the "
+            "difference to it, in points, or as it is for figures that are no percentages. "
+            "± is the sample standard deviation over seeds."
+        ),
+        Heading(3, "Methods", "methods"),
+        Bullets([f"{one.title}: {one.about}" for one in material.plan.methods.values()]),
+        Heading(3, "Data sets", "data-sets"),
+        _data_sets(material),
+        *_in_short(tables),
+        Heading(2, "Where these runs agree with the paper, and where not", "findings"),
+        Paragraph(summary(found)),
+        Paragraph(
+            "One disagreement is expected. The paper's Retrain gets 30 % of the removed rows right on CIFAR-10 with "
+            "half of two classes removed. As the other half of these classes is still learnt from, a model trained "
+            "without the removed rows should do on them as on test rows of the same classes; the honest attack (AUC "
+            "near 0.5 for Retrain) shows whether it does. And a method that ends far below that has not forgotten "
+            "better: it has made rows stand out by how unsure it is of them."
+        ),
+        Paragraph("Each claim of the paper, in our words; thresholds in brackets are ours."),
+        Verdicts(found),
+    ]
+
+
+def _data_sets(material: Material) -> Table:
+    rows = []
+    for name in dict.fromkeys(place.data_set for place in material.places):
+        described = material.plan.data_sets[name]
+        size = described.size(material.preset)
+        assert size is not None
+        record = next((one for one in material.records.values() if one.done and one.data_set == name), None)
+        rows_here = f"{record.cost['forgotten_rows'] + record.cost['remaining_rows']:,.0f}" if record else "–"
+        model, train = _settings(size.model.model_dump(exclude_unset=True)), _settings(size.train)
+        rows.append(Row(described.title, described.in_paper or "not in the paper", [rows_here, model, train]))
+    return Table(
+        "Data sets, networks and training of this preset.",
+        ["", "in the paper", "training rows", "network", "training"],
+        rows,
+        text=True,
+    )
+
+
+def _settings(section: Mapping[str, object]) -> str:
+    """Write settings so that they can be read at a glance."""
+    return ", ".join(f"{name.replace('_', ' ')} {value}".replace("bottom ", "") for name, value in section.items())
+
+
+def _section(
+    name: str, experiment: Experiment, material: Material, sheet: Sheet, tables: Tables, plots: Plots
+) -> list[Block]:
+    source = listed([NUMBERS[label] for label in experiment.labels])
+    blocks: list[Block] = [Heading(2, experiment.title, name), Paragraph(f"{experiment.about} In the paper: {source}.")]
+    if not sheet.measured(name):
+        return [*blocks, Paragraph("None of its cells has been run.")]
+    data_sets = list(dict.fromkeys(line.data_set for line in sheet.lines(name)))
+    match experiment.layout:
+        case "methods":
+            found: list[Block | None] = [tables.by_method(name, metric) for metric in MAIN_METRICS]
+            bars = (
+                "Hollow marks are the paper's values where its text or tables give any; whiskers are ± one deviation."
+            )
+            ua = plots.bars(name, ["forget_accuracy"], f"{name}-unlearning-accuracy", f"Unlearning accuracy. {bars}")
+            attacks = plots.bars(
+                name,
+                ["mia_asr", "mia_auc", "backdoor_asr"],
+                f"{name}-attacks",
+                f"Membership attacks, the paper's (MIA-ASR) and the honest one (AUC), and backdoor success. {bars} "
+                "Dotted: guessing.",
+            )
+            found = [found[0], found[1], ua, *found[2:5], found[5], attacks]
+        case "time":
+            found = [tables.by_method(name, "seconds_per_round")]
+        case "cost":
+            found = [tables.cost(name, data_set) for data_set in data_sets]
+        case "curves":
+            marks = "Dashed: Retrain. Hollow marks: the paper's values, on CIFAR-10 at the paper's size."
+            found = [plots.curves(name, name, f"{experiment.title}. {marks}")]
+            found += [tables.by_setting(name, data_set) for data_set in data_sets]
+        case "settings":
+            found = [tables.by_setting(name, data_set) for data_set in data_sets]
+    return [*blocks, *(block for block in found if block is not None)]
+
+
+def _gaps(material: Material) -> list[Block]:
+    """Say which cells are not there."""
+    missing: dict[str, Place] = {}
+    failed: dict[str, tuple[Place, Record]] = {}
+    for place in material.places:
+        record = material.records.get(place.cell.digest)
+        if record is None:
+            missing.setdefault(place.cell.digest, place)
+        elif not record.done:
+            failed.setdefault(place.cell.digest, (place, record))
+    blocks: list[Block] = [Heading(2, "Cells that are missing or have failed", "gaps")]
+    if material.missing:
+        blocks.append(Bullets([f"{sentence}." for sentence in material.missing.values()]))
+    if failed:
+        blocks.append(Paragraph(f"{len(failed)} cells failed:"))
+        blocks.append(Bullets([f"{describe(place)}: {record.why}" for place, record in failed.values()]))
+    if missing:
+        counts: dict[str, int] = {}
+        for place in missing.values():
+            key = f"{place.experiment}, {place.data_set}"
+            counts[key] = counts.get(key, 0) + 1
+        blocks.append(Paragraph(f"{len(missing)} cells have not been run:"))
+        blocks.append(Bullets([f"{key}: {count}" for key, count in counts.items()]))
+    if not (material.missing or failed or missing):
+        blocks.append(Paragraph("None: every cell of the preset was run and gave figures."))
+    return blocks
+
+
+def _making(material: Material) -> list[Block]:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("torch", "grpcio", "numpy"))
+    releases = sorted({record.versions["fedora"] for record in material.records.values()})
+    seconds = sum(record.seconds.get("cell", 0) for record in material.records.values())
+    facts = [
+        f"{os.cpu_count()} cores, {memory:.0f} GiB of memory; Python {platform.python_version()}; {libraries}.",
+        f"Measured with release {', '.join(releases) or '–'}; all cells together took {seconds / 60:.0f} minutes.",
+        "Each cell is a job on a cluster of real processes, from one original model per data set, run and seed. The "
+        "same seed gives the same figures; only seconds differ.",
+        "cells.csv has every cell with all its figures; cells/ has them with all settings.",
+    ]
+    if len(releases) > 1:
+        facts.append("Cells of several releases stand side by side; choose a new folder to run all of them again.")
+    return [Heading(2, "How this was made", "making"), Code(material.command), Bullets(facts)]

@@ -1,0 +1,132 @@
+"""A report as one web page that needs nothing from anywhere else."""
+
+import base64
+import re
+from collections.abc import Iterator
+from html import escape
+from itertools import groupby
+from pathlib import Path
+
+from fedora_vfl.bench.paper.document import (
+    Block,
+    Bullets,
+    Code,
+    Document,
+    Heading,
+    Paragraph,
+    Plot,
+    Row,
+    Table,
+    Verdicts,
+)
+from fedora_vfl.bench.paper.tables import GAP, HERE, PAPER
+
+STYLE = Path(__file__).parent / "report.css"
+CLASSES = {HERE: "here", GAP: "gap", PAPER: "paper"}
+
+
+def webpage(document: Document) -> str:
+    """Write a report as HTML, style and pictures inside."""
+    numbers: Numbers = Numbers()
+    body = "\n".join(_block(block, numbers) for block in document.blocks)
+    contents = "".join(
+        f'<li><a href="#{one.anchor}">{_inline(one.text)}</a></li>' for one in document.contents if one.level == 2
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{escape(document.title)}</title>\n<style>\n{STYLE.read_text(encoding='utf-8')}</style>\n</head>\n"
+        f"<body>\n<main>\n<h1>{_inline(document.title)}</h1>\n"
+        f'<p class="subtitle">{_inline(document.subtitle)}</p>\n<nav aria-label="Contents"><ol>{contents}</ol></nav>\n'
+        f"{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+class Numbers:
+    """Counts tables and plots."""
+
+    def __init__(self) -> None:
+        self._tables = self._plots = 0
+
+    def table(self) -> str:
+        """Return the next table's name; S stands for supplement, as the paper has tables of its own."""
+        self._tables += 1
+        return f"Table S{self._tables}"
+
+    def plot(self) -> str:
+        """Return the next plot's name."""
+        self._plots += 1
+        return f"Figure S{self._plots}"
+
+
+def _block(block: Block, numbers: Numbers) -> str:
+    match block:
+        case Heading():
+            return f'<h{block.level} id="{block.anchor}">{_inline(block.text)}</h{block.level}>'
+        case Paragraph():
+            return f"<p>{_inline(block.text)}</p>"
+        case Bullets():
+            return f"<ul>{''.join(f'<li>{_inline(item)}</li>' for item in block.items)}</ul>"
+        case Code():
+            return f"<pre>{escape(block.text)}</pre>"
+        case Plot():
+            return _plot(block, numbers)
+        case Table():
+            return _table(block, numbers)
+        case Verdicts():
+            return _verdicts(block)
+
+
+def _inline(text: str) -> str:
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
+
+
+def _plot(plot: Plot, numbers: Numbers) -> str:
+    picture = base64.b64encode(plot.path.read_bytes()).decode()
+    return (
+        f'<figure><img alt="{escape(plot.alternative)}" src="data:image/svg+xml;base64,{picture}">'
+        f"<figcaption><b>{numbers.plot()}.</b> {_inline(plot.caption)}</figcaption></figure>"
+    )
+
+
+def _table(table: Table, numbers: Numbers) -> str:
+    head = "".join(f'<th scope="col">{_inline(name)}</th>' for name in table.header)
+    bodies = "\n".join(f"<tbody>{''.join(_rows(block))}</tbody>" for block in _blocks(table.rows))
+    notes = "".join(f'<p class="note">{_inline(note)}</p>' for note in table.notes)
+    return (
+        f'<div class="scroll"><table class="{"text" if table.text else "figures"}">'
+        f"<caption><b>{numbers.table()}.</b> {_inline(table.caption)}</caption>"
+        f"<thead><tr>{head}</tr></thead>\n{bodies}</table>{notes}</div>"
+    )
+
+
+def _blocks(rows: list[Row]) -> Iterator[list[Row]]:
+    """Return the rows that share a label, block by block."""
+    number = 0
+
+    def block(row: Row) -> int:
+        nonlocal number
+        number += row.begins
+        return number
+
+    for _, members in groupby(rows, key=block):
+        yield list(members)
+
+
+def _rows(block: list[Row]) -> Iterator[str]:
+    for place, row in enumerate(block):
+        label = f'<th scope="rowgroup" rowspan="{len(block)}">{_inline(row.label)}</th>' if place == 0 else ""
+        entries = "".join(f"<td>{_inline(entry)}</td>" for entry in row.entries)
+        whose = f'<td class="whose">{_inline(row.whose)}</td>'
+        yield f'<tr class="{CLASSES.get(row.whose, "")}">{label}{whose}{entries}</tr>'
+
+
+def _verdicts(block: Verdicts) -> str:
+    items = "".join(
+        f'<li><p class="claim"><span class="verdict {one.holds.split()[0]}">{escape(one.holds)}</span> '
+        f'{_inline(one.claim)}. <span class="where">{_inline(one.where)}</span></p>'
+        f'<p class="numbers">{_inline(one.numbers)}</p></li>'
+        for one in block.items
+    )
+    return f'<ol class="verdicts">{items}</ol>'

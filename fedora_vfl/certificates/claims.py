@@ -1,0 +1,72 @@
+"""What an unlearning certificate says in words, and no more than its figures allow.
+
+A changed sentence is a new format of the certificate: see FORMAT in fedora_vfl/certificates/form.py.
+"""
+
+ALWAYS = (
+    "Every party states under its own signature that it took the rows of the request, as many as every other party, "
+    "out of its training rows, which phases it has run since, and which files hold its model before and after.",
+    "The figures under `metrics` come from the active party; those that its statement repeats are under its signature.",
+)
+
+FEASIBLE = "The final model meets the constraint: L_u, the uncertainty loss on the forgotten rows, is at least γ."
+
+OPTIMALITY = (
+    "Constraint residual, complementary slackness and stationarity residual say together how far the final model is "
+    "from the conditions of a constrained optimum (Karush, Kuhn and Tucker's, KKT): at one, all three are 0."
+)
+
+NEVER = (
+    "A neural network gets no guarantee of how far its parameters are from those of a model that never saw the rows.",
+    "It does not prove that nobody kept a copy of the rows, of an earlier model, or of messages about them.",
+    "It does not prove that the parties told the truth about their own computations: a signature shows who said "
+    "something, not that it is so.",
+    "It does not prove that the information is gone from backups and logs, or from the means, deviations and "
+    "categories by which inputs are scaled and encoded: these were learned before the request.",
+)
+
+NO_DUAL = "The method has no dual variable: nothing is claimed of feasibility, slackness or stationarity."
+
+PARAMETERWISE = (
+    "The paper's certificate, feasibility and complementary slackness, holds for the scalar form of the dual variable "
+    "only. In the parameterwise form, which was used, γ is a rate of growth and Ω need not settle: no constraint "
+    "residual is given, as it would prove nothing about an optimum."
+)
+
+NOT_FEASIBLE = (
+    "The final model is not claimed to meet the constraint L_u ≥ γ: the constraint residual says by how much it falls "
+    "short, or was not measured."
+)
+
+RECOVERED = (
+    "Rounds on the remaining rows with Ω = 0 came last: a complementary slackness of 0 is then no sign that the "
+    "constraint holds."
+)
+
+NOT_STATIONARY = (
+    "A stationarity residual that is not small means that no KKT point was reached; it was measured once, on the rows "
+    "given here, and what is small is for the reader to judge."
+)
+
+NOT_MEASURED = "The stationarity residual was not measured: nothing is said of how near an optimum the model is."
+
+
+def claims(dual: str | None, shortfall: float | None) -> list[str]:
+    """Say what a certificate claims, by the form of the dual variable and the constraint residual."""
+    feasible = [FEASIBLE] if dual == "scalar" and shortfall == 0 else []
+    return [*ALWAYS, *feasible, *([OPTIMALITY] if dual == "scalar" else [])]
+
+
+def does_not_claim(
+    dual: str | None, goal: str | None, shortfall: float | None, stationarity: float | None
+) -> list[str]:
+    """Say what a certificate does not claim, by form, goal, constraint residual and stationarity residual."""
+    if dual is None:
+        return [NO_DUAL, *NEVER]
+    said = [PARAMETERWISE] if dual == "parameterwise" else []
+    if dual == "scalar" and shortfall != 0:
+        said.append(NOT_FEASIBLE)
+    if goal == "as-retrained":
+        said.append(RECOVERED)
+    said.append(NOT_MEASURED if stationarity is None else NOT_STATIONARY)
+    return [*said, *NEVER]

@@ -1,0 +1,95 @@
+"""fedora run: a job on a local cluster of real processes."""
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fedora_vfl.process.lifecycle import run_until_done
+
+
+def run(
+    job: Annotated[Path, typer.Argument(help="The job file: what to train, forget and compare.", metavar="JOB.yaml")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for results, models and logs. [default: runs/JOB-TIME]")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Take this seed instead of the job's.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Compute threads of each party. [default: the cores, shared out]")
+    ] = None,
+    method: Annotated[
+        list[Path] | None, typer.Option(help="A file with a method of your own; repeatable.", metavar="FILE.py")
+    ] = None,
+    tls: Annotated[bool, typer.Option("--tls", help="Secure all connections, with certificates made for it.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in the same folder.")] = False,
+) -> None:
+    """Start a local cluster, one process per member, run a job on it, and stop it again.
+
+    A job file looks like this; every section but `data` may be left out:
+
+    \b
+        data:  {source: income, parties: 2}    # digits, cifar10, medmnist, csv ...
+        model: {bottom: mlp, hidden: [128], embedding: 64, top: [128]}
+        train: {epochs: 10, batch_size: 256, optimizer: adam, lr: 0.001}
+        wire:  {dtype: float32}                # or float16, bfloat16
+        seed:  0
+
+    With `forget` the trained model then forgets, and a certificate is written:
+
+    \b
+        forget:   {classes: ["<=50K"], percent: 20}  # {ids: people.txt}, {samples: 50}
+        unlearn:  {method: fedora}    # or retrain, ga, ico, cvfu, none
+        compare:  [retrain, ga]       # other methods, from the same original model
+        backdoor: {target: ">50K"}    # makes forgetting visible: docs/backdoors.md
+
+    OUT then has result.json, ledger.csv, certificate.json (see: fedora verify --help) and rounds.png, the rounds drawn.
+
+    Paths in it are looked for beside the file first, then in the current folder. Every setting: docs/settings.md.
+    """
+    run_job(
+        job,
+        out or Path("runs") / f"{job.stem}-{time.strftime('%Y%m%d-%H%M%S')}",
+        overwrite=overwrite,
+        seed=seed,
+        threads=threads,
+        methods=method or [],
+        tls=tls,
+    )
+
+
+def run_job(
+    path: Path,
+    out: Path,
+    *,
+    overwrite: bool,
+    seed: int | None,
+    threads: int | None = None,
+    methods: Sequence[Path] = (),
+    tls: bool = False,
+) -> None:
+    """Run a job file and print its report; exit with the code of what went wrong, if something did."""
+    from fedora_vfl.cli.following import Follower
+    from fedora_vfl.cli.report import finish
+    from fedora_vfl.cluster.preparation import load_job
+    from fedora_vfl.cluster.runs import check_folder, run_locally
+
+    console = Console(highlight=False)
+
+    async def work() -> None:
+        job = load_job(path, methods)
+        if seed is not None:
+            job = job.model_copy(update={"seed": seed})
+        check_folder(out, overwrite=overwrite, marker="federation.yaml")
+        with Follower(console) as follow:
+            result = await run_locally(
+                job, origin=path, out=out, follow=follow, threads=threads, methods=methods, tls=tls
+            )
+        folders = [name for name in ("models", "data", "logs", "certificates") if (out / name).is_dir()]
+        finish(result, out, console, also=f", and folders {', '.join(folders)}")
+
+    if code := run_until_done(work()):
+        sys.exit(code)

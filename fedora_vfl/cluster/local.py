@@ -1,0 +1,203 @@
+"""A cluster on this machine: real processes with real sockets on loopback, started together and ended together."""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from fedora_vfl.authority import OPERATOR, issue_all
+from fedora_vfl.errors import FedoraError, PartyError, PortError, from_exit_code
+from fedora_vfl.settings.federation import Active, Coordinator, Deadlines, Federation
+from fedora_vfl.signing import SigningKey
+from fedora_vfl.storage import write_atomically
+from fedora_vfl.wire.protocol import COORDINATOR
+from fedora_vfl.wire.tls import Identity
+
+# Above the well-known ports, below the range from which outgoing connections take theirs.
+PORTS = range(20000, 32768)
+GRACE_SECONDS = 5.0
+CERTIFICATES = "certificates"
+
+
+def free_address() -> str:
+    """Return a loopback address that nobody listens on."""
+    for port in random.sample(PORTS, 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return f"127.0.0.1:{port}"
+    raise PortError("no free port was found on 127.0.0.1")
+
+
+def loopback_federation(passive: list[str], *, deadlines: Deadlines | None = None) -> Federation:
+    """Describe a federation on this machine."""
+    # Many processes on few cores are slow to start.
+    waiting = deadlines or Deadlines(join=60 + 5 * len(passive))
+    coordinator, active = Coordinator(address=free_address()), Active(address=free_address())
+    return Federation(coordinator=coordinator, active=active, passive=passive, deadlines=waiting)
+
+
+def lay_out(
+    folder: Path,
+    federation: Federation,
+    data: Mapping[str, Mapping[str, object]],
+    *,
+    threads: int | None = None,
+    privacy: Mapping[str, Mapping[str, object]] | None = None,
+    tls: bool = False,
+) -> None:
+    """Write the federation file and every party's file into a folder, as organisations would each on their own.
+
+    The parties share this machine's cores: each gets so many compute threads that all together do not get in each
+    other's way, unless a number is given.
+    """
+    members = [COORDINATOR, *federation.parties]
+    keys = {name: SigningKey.load_or_make(folder / "keys" / name).public for name in members}
+    _write_yaml(folder / "federation.yaml", {**federation.model_dump(), "keys": keys})
+    if tls:
+        issue_all(federation, folder / CERTIFICATES)
+    threads = threads or max(1, (os.cpu_count() or 1) // (len(federation.parties) + 1))
+    for name in federation.parties:
+        party = {
+            "name": name,
+            "federation": "../federation.yaml",
+            "data": {key: _plain(value) for key, value in data[name].items()},
+            "models": f"../models/{name}",
+            "keys": f"../keys/{name}",
+            "threads": threads,
+        }
+        if tls:
+            party["certificates"] = f"../{CERTIFICATES}/{name}"
+        if privacy and name in privacy:
+            party["privacy"] = dict(privacy[name])
+        _write_yaml(folder / "parties" / f"{name}.yaml", party)
+
+
+def _plain(value: object) -> object:
+    return str(value) if isinstance(value, Path) else value
+
+
+def _write_yaml(path: Path, content: dict[str, Any]) -> None:
+    write_atomically(path, yaml.safe_dump(content, sort_keys=False))
+
+
+class LocalCluster:
+    """The processes of a folder made by `lay_out`. They end with this object, and with this process."""
+
+    def __init__(
+        self,
+        folder: Path,
+        federation: Federation,
+        *,
+        programs: Mapping[str, Sequence[str]] | None = None,
+        hosts: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        """`programs` are other Python modules, with arguments, to run for some members; an empty one is not run.
+
+        `hosts` are the words that, put before some member's command, run it on a host of its own.
+        """
+        self._folder, self.federation, self._hosts = folder, federation, hosts or {}
+        self._programs = {COORDINATOR: ["coordinator"], **{name: ["party"] for name in federation.parties}}
+        self._programs.update({name: list(program) for name, program in (programs or {}).items()})
+        self.processes: dict[str, asyncio.subprocess.Process] = {}
+
+    async def __aenter__(self) -> Self:
+        """Start the coordinator and all parties."""
+        try:
+            for name in self._programs:
+                await self.start(name)
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End all processes."""
+        await self.stop()
+
+    async def first_to_end(self) -> FedoraError:
+        """Wait until a process ends, which none should, and return why."""
+        waiting = {asyncio.create_task(process.wait()): name for name, process in self.processes.items()}
+        try:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            task = next(iter(done))
+            return self._epitaph(waiting[task], task.result())
+        finally:
+            for task in waiting:
+                task.cancel()
+
+    async def stop(self) -> None:
+        """Ask every process to end, and make it end if it does not."""
+        running = [process for process in self.processes.values() if process.returncode is None]
+        for process in running:
+            _signal(process, signal.SIGTERM)
+        try:
+            async with asyncio.timeout(GRACE_SECONDS):
+                await asyncio.gather(*(process.wait() for process in running))
+        except TimeoutError:
+            for process in running:
+                _signal(process, signal.SIGKILL)
+            await asyncio.gather(*(process.wait() for process in running))
+
+    @property
+    def operator(self) -> Identity | None:
+        """Who submits jobs; nobody in particular in a cluster without certificates."""
+        folder = self._folder / CERTIFICATES / OPERATOR.name
+        return Identity.load(folder) if folder.exists() else None
+
+    def log_path(self, name: str) -> Path:
+        """Return where a process's log is."""
+        return self._folder / "logs" / f"{name}.log"
+
+    async def start(self, name: str) -> None:
+        """Start one member's process."""
+        if not (program := self._programs[name]):
+            return
+        config = self._folder / ("federation.yaml" if name == COORDINATOR else f"parties/{name}.yaml")
+        if name == COORDINATOR and (self._folder / CERTIFICATES).exists():
+            program = [*program, "--certificates", str(self._folder / CERTIFICATES / COORDINATOR)]
+        path = self.log_path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as log:
+            # Its own session: Ctrl-C reaches this process alone, which then ends the others in order. Its standard
+            # input is held open here, so that it ends even if this process is killed.
+            self.processes[name] = await asyncio.create_subprocess_exec(
+                *self._hosts.get(name, ()),
+                *(sys.executable, "-m", *program, "--config", str(config), "--end-with-parent"),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _epitaph(self, name: str, code: int) -> FedoraError:
+        """Say why a process ended: its own last words if it had any."""
+        lines = self.log_path(name).read_text(errors="replace").splitlines()
+        words = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+        if words:
+            error = from_exit_code(code)
+            said = f"{name}: {words[-1]}"
+            return PartyError(name, words[-1]) if error is PartyError else error(said)
+        if code < 0:
+            return PartyError(name, f"was ended by {signal.Signals(-code).name}")
+        return PartyError(name, f"ended with exit code {code}; its log is {self.log_path(name)}")
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Signal a process. asyncio's own way may reap it first, and asyncio then complains that it is unknown."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)

@@ -1,0 +1,159 @@
+"""From a job file to a folder that a local cluster can be started in: data cut, party files written, models brought."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from coordinator.job import Forget, Job
+from coordinator.methods.registry import load_method
+from fedora_vfl.cluster.local import lay_out, loopback_federation
+from fedora_vfl.datasets.cutting import cut
+from fedora_vfl.datasets.settings import ACTIVE, Backdoor, DataSource
+from fedora_vfl.errors import DataError, SettingsError
+from fedora_vfl.settings.federation import Deadlines, Federation
+from fedora_vfl.settings.files import Settings, check, load
+from fedora_vfl.storage import write_atomically
+from party import models
+from party.settings import PrivacySettings
+
+JOB_FILE = "job.yaml"  # in a prepared folder: what to submit to the cluster
+LOADED = "loaded"  # what a model taken `from` an earlier run is called in the new one
+
+
+class _Data(Settings):
+    data: DataSource
+
+
+class _BackdoorSection(Settings):
+    backdoor: Backdoor
+
+
+class _PrivacySection(Settings):
+    privacy: dict[str, PrivacySettings]
+
+
+def load_job(path: Path, methods: Sequence[Path] = ()) -> Job:
+    """Read a job file and check what can be checked before any process starts; `methods` are files with own ones."""
+    for file in methods:
+        load_method(file)
+    job = load(path, Job)
+    if job.model:
+        models.bottom(job.model.bottom, job.model.bottom_settings, origin=f"{path}: model")
+    if job.forget and isinstance(job.forget.ids, str):
+        job = job.model_copy(update={"forget": Forget(ids=_read_ids(job.forget.ids, path))})
+    return job
+
+
+def as_yaml(job: Job) -> str:
+    """Write a job as the coordinator gets it."""
+    return yaml.safe_dump(job.model_dump(mode="json", by_alias=True, exclude_unset=True), sort_keys=False)
+
+
+def prepare(
+    job: Job,
+    *,
+    origin: Path,
+    out: Path,
+    threads: int | None = None,
+    deadlines: Deadlines | None = None,
+    tls: bool = False,
+) -> Federation:
+    """Cut the data and write all that a local run needs into its folder; `job.yaml` is what to submit to it."""
+    earlier = _existing(Path(job.train.load), origin.parent) if job.train.load else None
+    if earlier and earlier.absolute() == out.absolute():
+        raise SettingsError(f"{origin}: train.from: is the folder that this run would replace; choose another --out")
+    source = check({"data": job.data} if job.data else {}, _Data, origin=str(origin)).data
+    made = cut(_beside(source, origin.parent), out / "data", seed=job.seed, backdoor=_backdoor(job, origin))
+    if made.poisoned:
+        # The poisoned rows are the ones to forget; their labels no longer tell which they are.
+        job = job.model_copy(update={"forget": Forget(ids=list(made.poisoned))})
+    files = made.files
+    federation = loopback_federation([name for name in files if name != ACTIVE], deadlines=deadlines)
+    reading = {name: file.reading for name, file in files.items()}
+    lay_out(out, federation, reading, threads=threads, privacy=_privacy(job, federation, origin), tls=tls)
+    if earlier:
+        _bring_models(earlier, out, federation.parties)
+        job = job.model_copy(update={"train": job.train.model_copy(update={"load": LOADED})})
+    write_atomically(out / JOB_FILE, as_yaml(job))
+    return federation
+
+
+def _privacy(job: Job, federation: Federation, origin: Path) -> dict[str, dict[str, object]]:
+    """Return each party's privacy settings; in a local run the noise is repeatable unless its `seed` is null."""
+    section = check({"privacy": job.privacy or {}}, _PrivacySection, origin=str(origin)).privacy
+    chosen: dict[str, dict[str, object]] = {}
+    for name, settings in section.items():
+        if name != "passive" and name not in federation.parties:
+            known = ", ".join(["passive", *federation.parties])
+            raise SettingsError(f"{origin}: privacy.{name}: there is no such party; allowed: {known}")
+        seed = settings.seed if "seed" in settings.model_fields_set else job.seed
+        for member in federation.passive if name == "passive" else [name]:
+            chosen[member] = {**settings.model_dump(mode="json"), "seed": seed}
+    return chosen
+
+
+def _read_ids(name: str, origin: Path) -> list[str]:
+    """Read a file of ids, one per line; empty lines do not count."""
+    path = _existing(Path(name), origin.parent)
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except OSError as error:
+        hint = "a single id is written as a list: [ID]"
+        raise SettingsError(f"{origin}: forget.ids: {path} cannot be read: {error.strerror}; {hint}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{origin}: forget.ids: {path} is not a UTF-8 text of one id per line") from None
+    ids = [line.strip() for line in lines if line.strip()]
+    if not ids:
+        raise SettingsError(f"{origin}: forget.ids: {path} holds no ids")
+    return ids
+
+
+def _backdoor(job: Job, origin: Path) -> Backdoor | None:
+    """Return the backdoor that is put into the rows to forget."""
+    if job.backdoor is None:
+        return None
+    forget = job.forget
+    if forget is None or forget.ids is not None:
+        raise SettingsError(f"{origin}: backdoor: needs `forget` with `classes` or `samples`, the rows it is put into")
+    for name in ("classes", "percent", "samples"):
+        if name in job.backdoor:
+            raise SettingsError(f"{origin}: backdoor.{name}: is not set here; the rows to forget carry the trigger")
+    rows = {"samples": forget.samples} if forget.samples else {"classes": forget.classes, "percent": forget.percent}
+    given = {name: value for name, value in rows.items() if value is not None}
+    return check({"backdoor": {**job.backdoor, **given}}, _BackdoorSection, origin=str(origin)).backdoor
+
+
+def _beside(source: DataSource, folder: Path) -> DataSource:
+    """Find the files that a data section names."""
+    changed: dict[str, Any] = {}
+    for name, value in source:
+        if isinstance(value, Path):
+            changed[name] = _existing(value, folder)
+        elif isinstance(value, dict):
+            changed[name] = {
+                key: _existing(one, folder) if isinstance(one, Path) else one for key, one in value.items()
+            }
+    return source.model_copy(update=changed)
+
+
+def _existing(path: Path, folder: Path) -> Path:
+    """Find a path named in a job file: from the file's own folder, or else from the current one."""
+    return folder / path if (folder / path).exists() else path
+
+
+def _bring_models(earlier: Path, out: Path, parties: list[str]) -> None:
+    """Copy every party's model of an earlier run into the new run's folder."""
+    for party in parties:
+        folder = earlier / "models" / party
+        kept = sorted(folder.glob("*.safetensors"))
+        chosen = [path for path in kept if path.stem != LOADED] or kept
+        if not chosen:
+            raise DataError(f"train.from: {earlier} holds no saved model of {party} (looked in {folder})")
+        if len(chosen) > 1:
+            chosen = [path for path in chosen if path.stem == "original"] or chosen
+        target = out / "models" / party / f"{LOADED}.safetensors"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(chosen[0], target)

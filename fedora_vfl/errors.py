@@ -1,0 +1,105 @@
+"""Every error a user may meet: one sentence that can be acted on, and the exit code it ends the process with."""
+
+from typing import ClassVar
+
+from protos.fedora.v1.failure_pb2 import Failure
+
+
+class FedoraError(Exception):
+    """The base of all errors that are shown to a user as one sentence, without a traceback."""
+
+    exit_code: ClassVar[int] = 1
+    meaning: ClassVar[str] = "a fault of this software; the log of the process has the details"
+    kind: "Failure.Kind" = Failure.INTERNAL
+
+
+class SettingsError(FedoraError):
+    """A settings file, or a value on the command line, cannot be used."""
+
+    exit_code = 2
+    meaning = "a settings file or an option is wrong; the sentence names the file, the field and what is allowed"
+    kind = Failure.SETTINGS
+
+
+class DataError(FedoraError):
+    """A data or model file cannot be read or does not hold what it should."""
+
+    exit_code = 3
+    meaning = "a data or model file is missing, unreadable, or does not fit"
+    kind = Failure.DATA
+
+
+class PartyError(FedoraError):
+    """A party or the coordinator is missing, failed, went silent or broke the protocol."""
+
+    exit_code = 4
+    meaning = "a party or the coordinator is missing, failed, went silent or broke the protocol"
+
+    def __init__(self, culprit: str, reason: str, kind: "Failure.Kind" = Failure.PROTOCOL) -> None:
+        super().__init__(f"{culprit} {reason}")
+        self.culprit = culprit
+        self.reason = reason
+        self.kind = kind
+
+
+class LedgerError(FedoraError):
+    """The two ends of a link counted different bytes."""
+
+    exit_code = 5
+    meaning = "the two ends of a link counted different bytes"
+    kind = Failure.LEDGER
+
+
+class PortError(FedoraError):
+    """An address cannot be listened on."""
+
+    exit_code = 6
+    meaning = "an address to listen on is taken, or is not this machine's"
+
+
+class CertificateError(FedoraError):
+    """An unlearning certificate does not hold, or cannot be made from what the parties signed."""
+
+    exit_code = 7
+    meaning = "an unlearning certificate does not hold; the list of checks says where"
+    kind = Failure.CERTIFICATE
+
+
+class StoppedError(FedoraError):
+    """The user stopped the work, or a supervisor did."""
+
+    exit_code = 130
+    meaning = "stopped by Ctrl-C or SIGTERM"
+    kind = Failure.ABORTED
+
+
+ALL: tuple[type[FedoraError], ...] = (
+    FedoraError,
+    SettingsError,
+    DataError,
+    PartyError,
+    LedgerError,
+    PortError,
+    CertificateError,
+    StoppedError,
+)
+
+
+def to_failure(error: FedoraError, *, reporter: str) -> Failure:
+    """Put an error into the message that carries it; what is nobody else's fault is the reporter's."""
+    if isinstance(error, PartyError):
+        return Failure(kind=error.kind, culprit=error.culprit, reason=error.reason)
+    return Failure(kind=error.kind, culprit=reporter, reason=str(error))
+
+
+def from_failure(failure: Failure) -> FedoraError:
+    """Turn a received failure into the error to raise here."""
+    for error in (SettingsError, DataError, LedgerError, CertificateError, StoppedError):
+        if failure.kind == error.kind:
+            return error(f"{failure.culprit}: {failure.reason}" if failure.culprit else failure.reason)
+    return PartyError(failure.culprit, failure.reason, failure.kind)
+
+
+def from_exit_code(code: int) -> type[FedoraError]:
+    """Return the error class that an exit code stands for."""
+    return next((error for error in ALL if error.exit_code == code), FedoraError)

@@ -1,0 +1,59 @@
+"""Files that are either whole or absent: the one way this project writes what it must not lose."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def write_atomically(path: Path, content: bytes | str, *, mode: int = 0o644) -> None:
+    """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _written_beside(path, content) as temporary:
+        temporary.chmod(mode)
+        temporary.replace(path)
+    _synchronise(path.parent)
+
+
+def create_privately(path: Path, content: bytes) -> bool:
+    """Write a file that only its owner may read, whole or not at all; leave a file that is there already and say so."""
+    _make_private_folder(path.parent)
+    with _written_beside(path, content) as temporary:
+        try:
+            path.hardlink_to(temporary)  # unlike a renaming, a link never takes another process's file away
+        except FileExistsError:
+            return False
+    _synchronise(path.parent)
+    return True
+
+
+@contextlib.contextmanager
+def _written_beside(path: Path, content: bytes | str) -> Iterator[Path]:
+    """Write content to a temporary file in the same folder, for the owner alone; it is gone at the end."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _make_private_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for the owner alone; leave those that exist as they are."""
+    if not folder.is_dir():
+        _make_private_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def _synchronise(folder: Path) -> None:
+    """Make a folder's entries last through a loss of power."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,167 @@
+"""Connections: every gRPC option is set here, once, with its reason."""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor
+
+from fedora_vfl.errors import PartyError, PortError
+from fedora_vfl.wire import addresses
+from fedora_vfl.wire.handshakes import diagnose, look
+from fedora_vfl.wire.tls import Identity, Member
+from protos.fedora.v1.failure_pb2 import Failure
+
+# So long a connection may take to come up before somebody looks whether certificates are the reason.
+SECURED_SECONDS = 3.0
+HANDSHAKE_MS = 10_000
+LARGEST_CONTROL_BYTES = 256 * 1024 * 1024  # a job that names ten million ids is smaller
+
+log = logging.getLogger(__name__)
+
+
+class Secured(TypedDict):
+    """What a connection is secured by, if by anything: the own certificate, and whose the other one must be."""
+
+    identity: Identity | None
+    peer: Member
+
+
+def options(silence: float, answer: float | None = None) -> list[tuple[str, int]]:
+    """Return the options of both servers and clients.
+
+    `answer` is for connections that carry tensors: how long a ping's answer may wait behind them on a slow line.
+    """
+    half = int(silence * 1000 / 2)
+    return [
+        # A batch of embeddings, or a list of all sample ids, is one message. Where there are none, nobody can fill the
+        # other's memory.
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_receive_message_length", -1 if answer else LARGEST_CONTROL_BYTES),
+        # gRPC's own threads answer pings: a member that computes for minutes is alive, and one that was stopped, or cut
+        # off without a goodbye, is known to be gone after `silence`: half of it until the ping, half for its answer.
+        ("grpc.keepalive_time_ms", half),
+        ("grpc.keepalive_timeout_ms", half),
+        ("grpc.http2.ping_timeout_ms", max(half, int((answer or 0) * 1000))),
+        ("grpc.keepalive_permit_without_calls", 1),
+        # Nobody here compresses; a message that says it is could be small on the way and huge in memory.
+        ("grpc.compression_enabled_algorithms_bitset", 1),
+        # Without these a quiet connection's pings are taken for abuse and the connection is closed.
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", max(half // 2, 1)),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", max(half // 2, 1)),
+        ("grpc.http2.max_ping_strikes", 0),
+        # Whoever connects and says nothing does not keep its place for two minutes, as it would otherwise.
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+        # Two servers must not share a port in silence.
+        ("grpc.so_reuseport", 0),
+        # Reconnect within the deadline, whatever the number of earlier attempts.
+        ("grpc.initial_reconnect_backoff_ms", 200),
+        ("grpc.max_reconnect_backoff_ms", 2000),
+        # A proxy for the web, set in the environment, is not meant for members of a federation.
+        ("grpc.enable_http_proxy", 0),
+    ]
+
+
+def path(method: MethodDescriptor) -> str:
+    """Return the name by which a method of the wire contract is called."""
+    return f"/{method.containing_service.full_name}/{method.name}"
+
+
+def dial(
+    address: str, silence: float, *, identity: Identity | None, peer: Member, answer: float | None = None
+) -> grpc.aio.Channel:
+    """Return a channel to a member at an address; it connects when it is first used."""
+    chosen = options(silence, answer)
+    if identity is None:
+        return grpc.aio.insecure_channel(address, options=chosen)
+    # The certificate must be that member's, wherever it is; the address need not be in it.
+    known_as = ("grpc.ssl_target_name_override", peer.dns)
+    return grpc.aio.secure_channel(address, identity.for_client(), options=[*chosen, known_as])
+
+
+async def reach(
+    channel: grpc.aio.Channel,
+    address: str,
+    patience: float,
+    *,
+    identity: Identity | None,
+    peer: Member,
+    waiting: Callable[[str], None] | None = None,
+) -> None:
+    """Wait until the member answers at the other end; a certificate that stands in the way is not waited for.
+
+    `waiting` is told once, when that takes longer than it should.
+    """
+    began = time.monotonic()
+    while (left := began + patience - time.monotonic()) > 0:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(left, SECURED_SECONDS)):
+                return await channel.channel_ready()
+        if reason := await asyncio.to_thread(diagnose, address, identity, peer):
+            raise PartyError(peer.name, f"{reason} ({address})", Failure.PROTOCOL)
+        if waiting:
+            waiting(f"waiting for {peer.name} at {address}, {left:.0f} s at most")
+            waiting = None
+    obstacle = await asyncio.to_thread(look, address)
+    raise PartyError(peer.name, f"cannot be reached at {address} within {patience:g} s{obstacle}", Failure.SILENT)
+
+
+async def check_right_service(call: grpc.aio.Call, name: str, address: str) -> None:
+    """After a call has failed: say so if whoever answers at the address is not the one that was meant."""
+    if call.done() and await call.code() == grpc.StatusCode.UNIMPLEMENTED:
+        reason = f"is not what answers at {address}: the address leads to something else"
+        raise PartyError(name, reason, Failure.PROTOCOL) from None
+
+
+async def listen(
+    address: str,
+    handlers: "dict[MethodDescriptor, grpc.RpcMethodHandler[Any, Any]]",
+    silence: float,
+    *,
+    identity: Identity | None,
+    answer: float | None = None,
+) -> grpc.aio.Server:
+    """Start a server for the given methods."""
+    server = grpc.aio.server(options=options(silence, answer))
+    for method, handler in handlers.items():
+        service = method.containing_service.full_name
+        generic = grpc.method_handlers_generic_handler(service, {method.name: handler})
+        server.add_generic_rpc_handlers((generic,))
+    _check_free(address)
+    try:
+        if identity is None:
+            server.add_insecure_port(address)
+        else:
+            server.add_secure_port(address, identity.for_server())
+    except RuntimeError:
+        raise PortError(f"{address} cannot be listened on") from None
+    await server.start()
+    log.info("listens at %s", address)
+    return server
+
+
+def _check_free(address: str) -> None:
+    """Refuse an address that cannot be bound, with the reason that gRPC does not give."""
+    host, port = addresses.split(address)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, _, _, place = found[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise PortError(f"{address} is in use by another process: stop it or choose another port") from None
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise PortError(
+                f"{address} is not this machine's: say where to listen, such as 0.0.0.0:{port}, with `--listen` "
+                "(coordinator) or `listen` in the party file"
+            ) from None
+        raise PortError(f"{address} cannot be listened on: {error.strerror or error}") from None

@@ -1,0 +1,220 @@
+"""One end of a stream to one peer: metered, with a deadline for every wait, and errors that name the peer."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from fedora_vfl.errors import PartyError
+from fedora_vfl.wire.meter import Meter, Packed
+from fedora_vfl.wire.protocol import is_name
+from protos.fedora.v1.control_pb2 import FromCoordinator, FromParty
+from protos.fedora.v1.failure_pb2 import Failure
+from protos.fedora.v1.meter_pb2 import Kind
+
+Sent = TypeVar("Sent")
+Received = TypeVar("Received")
+
+# Messages read ahead of the one who wants them. More than a sender ever has under way without an answer (see
+# party/passive.py), so that two ends that both write cannot wait for each other for ever.
+READ_AHEAD = 8
+# All that gRPC raises when a stream has ended in one way or another.
+BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
+LAST_WRITE_SECONDS = 1.0
+
+
+class Stream(Protocol):
+    """What a gRPC client's call and a server's context have in common."""
+
+    async def read(self) -> Any:
+        """Return the next message's bytes, or grpc.aio.EOF."""
+
+    async def write(self, message: bytes) -> None:
+        """Send one message, waiting while the other side cannot take more."""
+
+
+class Link(Generic[Sent, Received]):
+    """A metered end of a stream."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        *,
+        me: str,
+        peer: str,
+        meter: Meter,
+        pack: Callable[[Sent], Packed],
+        unpack: Callable[[bytes], tuple[Received, Packed]],
+    ) -> None:
+        self.me, self.peer, self.meter = me, peer, meter
+        self._stream, self._pack, self._unpack = stream, pack, unpack
+        self._arrived: asyncio.Queue[bytes | PartyError] = asyncio.Queue(READ_AHEAD)
+        self._writing: asyncio.Task[None] | None = None
+        self._reader = asyncio.create_task(self._read_ahead())
+
+    async def ended(self) -> None:
+        """Wait until the other side has gone, or this side has closed, and nothing is being written any more."""
+        await asyncio.wait([self._reader])
+        if self._writing:
+            await asyncio.wait([self._writing], timeout=LAST_WRITE_SECONDS)
+
+    async def send(self, message: Sent, *, patience: float | None = None) -> None:
+        """Send one message; the peer must take it within `patience` seconds."""
+        await self.post(message, patience=patience)
+        await self._written(patience)
+
+    async def post(self, message: Sent, *, patience: float | None = None) -> None:
+        """Begin to send one message, once the one before it has left, and go on while gRPC sends it.
+
+        If that fails, the next call says so.
+        """
+        await self._written(patience)
+        packed = self._pack(message)
+        self.meter.count(self.me, self.peer, packed)
+        self._writing = asyncio.create_task(self._write(packed.data))
+        self._writing.add_done_callback(_note_exception)
+        await asyncio.sleep(0)  # lets the write begin before whatever the caller computes next
+
+    async def receive(self, *, patience: float | None = None) -> Received:
+        """Return the next message; it must come within `patience` seconds."""
+        try:
+            async with asyncio.timeout(patience):
+                arrived = await self._arrived.get()
+        except TimeoutError:
+            raise self._silent(f"sent nothing for {patience:g} s") from None
+        if isinstance(arrived, PartyError):
+            self._arrived.put_nowait(arrived)  # whoever asks next is told the same
+            raise arrived
+        try:
+            message, packed = self._unpack(arrived)
+        except ValueError as error:
+            raise PartyError(self.peer, f"sent a message that cannot be read: it {error}", Failure.PROTOCOL) from None
+        self.meter.count(self.peer, self.me, packed)
+        return message
+
+    def close(self) -> None:
+        """Stop reading; the stream itself belongs to the one who opened it."""
+        self._reader.cancel()
+
+    async def _written(self, patience: float | None) -> None:
+        """Wait until the last message has left.
+
+        The write itself goes on if the caller is cancelled or out of patience: gRPC would end the whole stream with it.
+        """
+        # A loop, because whoever else waited to send may have begun before this caller woke up.
+        while self._writing and not self._writing.done():
+            done, _ = await asyncio.wait([self._writing], timeout=patience)
+            if not done:
+                raise self._silent(f"took no message for {patience:g} s")
+        if self._writing:
+            self._writing.result()
+
+    async def _write(self, data: bytes) -> None:
+        try:
+            await self._stream.write(data)
+        except BROKEN:
+            raise self._lost() from None
+
+    async def _read_ahead(self) -> None:
+        while True:
+            data = await self._read()
+            await self._arrived.put(data)
+            if not isinstance(data, bytes):
+                return
+
+    async def _read(self) -> bytes | PartyError:
+        try:
+            data = await self._stream.read()
+        except BROKEN:
+            data = grpc.aio.EOF
+        return data if isinstance(data, bytes) else self._lost()
+
+    def _silent(self, reason: str) -> PartyError:
+        return PartyError(self.peer, reason, Failure.SILENT)
+
+    def _lost(self) -> PartyError:
+        why = "the process ended or was stopped, or the network is cut"
+        return PartyError(self.peer, f"is gone: its connection to {self.me} broke ({why})", Failure.LOST)
+
+
+def _note_exception(task: asyncio.Task[None]) -> None:
+    """Look at a write's exception, so that asyncio does not complain when a link is closed before anybody asked."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def read_first(
+    stream: Stream, unpack: Callable[[bytes], tuple[Received, Packed]], *, patience: float
+) -> tuple[Received, Packed]:
+    """Read the message in which a caller says who it is, before there is a link to count it on."""
+    try:
+        async with asyncio.timeout(patience):
+            data = await stream.read()
+        if isinstance(data, bytes):
+            return unpack(data)
+        raise PartyError("a caller", "hung up without a word", Failure.LOST)
+    except TimeoutError:
+        raise PartyError("a caller", f"did not say who it is within {patience:g} s", Failure.SILENT) from None
+    except ValueError as error:
+        raise PartyError("a caller", f"sent a first message that cannot be read: it {error}") from None
+
+
+def check_named(name: str) -> None:
+    """Refuse a caller that goes by something that is no name, before it is repeated anywhere."""
+    if not is_name(name):
+        raise PartyError("a caller", "says that it is somebody whose name is none")
+
+
+M = TypeVar("M", bound=Message)
+
+# What the meter calls the time before, between and after the phases.
+_SECTIONS = {
+    "hello": ("join", 0),
+    "welcome": ("join", 0),
+    "setup": ("setup", 0),
+    "ready": ("setup", 0),
+    "request": ("setup", 0),
+    "accepted": ("setup", 0),
+    "drop": ("between", 0),
+    "dropped": ("between", 0),
+    "restart": ("between", 0),
+    "restarted": ("between", 0),
+    "assess": ("between", 0),
+    "assessment": ("between", 0),
+    "attest": ("between", 0),
+    "statement": ("between", 0),
+    "save": ("closing", 0),
+    "saved": ("closing", 0),
+    "collect": ("closing", 0),
+}
+_CLOSING_THE_BOOKS = {"readings", "dismiss", "idle"}
+
+
+def pack_control(message: FromParty | FromCoordinator) -> Packed:
+    """Serialize a message between coordinator and party."""
+    return _labelled(message, message.SerializeToString())
+
+
+def unpack_control(kind: type[M]) -> Callable[[bytes], tuple[M, Packed]]:
+    """Return the reader for messages of one class."""
+
+    def unpack(data: bytes) -> tuple[M, Packed]:
+        try:
+            message = kind.FromString(data)
+        except Exception as error:  # protobuf's DecodeError is not in its type stubs
+            raise ValueError(f"is not a {kind.__name__}: {error}") from None
+        return message, _labelled(message, data)
+
+    return unpack
+
+
+def _labelled(message: Message, data: bytes) -> Packed:
+    """Say where a message is booked; what closes the books is not in them."""
+    content = message.WhichOneof("content") or ""
+    if content in _CLOSING_THE_BOOKS:
+        return Packed(data, None)
+    if isinstance(message, FromCoordinator) and content == "phase":
+        return Packed(data, Kind.CONTROL, phase=(message.phase.name, message.phase.round))
+    return Packed(data, Kind.CONTROL, phase=_SECTIONS.get(content))

@@ -1,0 +1,307 @@
+"""A party's life: join the coordinator, do what it asks, report, until told or made to stop."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+
+import grpc
+
+from fedora_vfl.errors import FedoraError, PartyError, from_failure, to_failure
+from fedora_vfl.process import logs
+from fedora_vfl.process.logs import discreet, unexpected
+from fedora_vfl.process.metrics import Certificate, Source, Traffic
+from fedora_vfl.settings.federation import Federation
+from fedora_vfl.signing import SigningKey
+from fedora_vfl.wire.channels import Secured, check_right_service, dial, path, reach
+from fedora_vfl.wire.link import Link, pack_control, unpack_control
+from fedora_vfl.wire.meter import Meter, Totals
+from fedora_vfl.wire.protocol import COORDINATOR, PROTOCOL, VERSION
+from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Identity, check_secured
+from fedora_vfl.wire.tls import Member as MemberName
+from party.active import Active, Reception
+from party.data.reading import read
+from party.metrics import Observations
+from party.passive import Passive
+from party.role import Role, Surroundings
+from party.settings import PartySettings
+from party.state import own_bottom
+from protos.fedora.v1.control_pb2 import (
+    DESCRIPTOR,
+    FromCoordinator,
+    FromParty,
+    Hello,
+    Idle,
+    Privacy,
+    Readings,
+    Saved,
+    TakenBack,
+)
+from protos.fedora.v1.failure_pb2 import Failure
+from protos.fedora.v1.phase_pb2 import Progress
+
+GOODBYE_SECONDS = 1.0
+REJOIN_SECONDS = 1.0
+
+JOIN = DESCRIPTOR.services_by_name["Control"].methods_by_name["Join"]
+
+log = logging.getLogger(__name__)
+
+ControlLink = Link[FromParty, FromCoordinator]
+Work = Callable[[ControlLink, FromCoordinator], Awaitable[FromParty]]
+
+
+class Member:
+    """One party process: it keeps its rows and its place in the federation from job to job."""
+
+    def __init__(self, settings: PartySettings, federation: Federation) -> None:
+        active = settings.name == federation.active.name
+        if settings.model is not None:
+            own_bottom(settings.model, default="mlp")
+        records = read(settings.data, with_labels=active)
+        log.info("%s: %d rows, %s", settings.data.path, len(records.ids), records.described())
+        log.info("signs its statements with the key %s", SigningKey.load_or_make(settings.keys).public)
+        self._totals, self._observations = Totals(), Observations(own_rows=len(records.ids))
+        identity = _identity(settings, federation)
+        self._around = Surroundings(
+            settings, federation, records, Meter(self._totals), self._observations, identity=identity
+        )
+        self._reception = Reception(self._around) if active else None
+        self._role: Role | None = None
+        self._work: asyncio.Task[None] | None = None
+        self._welcome = False  # whether the coordinator has let this party in
+        self._busy = False  # from a request until its answer goes out
+        # What the coordinator may ask for, one thing at a time.
+        self._works: dict[str, Work] = {
+            "setup": self._setup,
+            "request": self._request,
+            "drop": self._drop,
+            "restart": self._restart,
+            "phase": self._phase,
+            "take_back": self._take_back,
+            "assess": self._assess,
+            "save": self._save,
+            "attest": self._attest,
+            "collect": self._collect,
+        }
+
+    @property
+    def sources(self) -> list[Source]:
+        """What there is to see of this party while it works."""
+        traffic = Traffic(self._around.settings.name, self._totals)
+        return [self._observations, traffic, Certificate(self._around.identity)]
+
+    @property
+    def joined(self) -> bool:
+        """Whether the coordinator has let this party in, and is still there."""
+        return self._observations.joined
+
+    async def live(self) -> None:
+        """Serve the coordinator; when the connection is lost, try to join again for as long as the deadline allows."""
+        if self._reception:
+            await self._reception.start()
+        been_in, deadline = False, time.monotonic() + self._around.federation.deadlines.join
+        noticed = time.monotonic() + 2 * self._around.federation.deadlines.silence  # that an earlier process has ended
+        try:
+            while True:
+                try:
+                    await self._serve()
+                except PartyError as error:
+                    if self._welcome:
+                        been_in, deadline = True, time.monotonic() + self._around.federation.deadlines.join
+                    # One that comes back may be faster than the coordinator's notice that it was gone.
+                    back = been_in or time.monotonic() < noticed
+                    passing = error.kind == Failure.LOST or (error.kind == Failure.TAKEN and back)
+                    if not passing or time.monotonic() > deadline:
+                        raise
+                    log.warning("%s; joining again", discreet(error))
+                finally:
+                    self._tell_joined(False)
+                    await self._dismiss()
+                await asyncio.sleep(REJOIN_SECONDS)
+        finally:
+            if self._reception:
+                await self._reception.stop()
+
+    async def _serve(self) -> None:
+        """Join the coordinator and answer it until the connection ends."""
+        federation, name = self._around.federation, self._around.settings.name
+        address, deadlines = federation.coordinator.address, federation.deadlines
+        self._welcome = False
+        secured: Secured = {"identity": self._around.identity, "peer": COORDINATOR_MEMBER}
+        async with dial(address, deadlines.silence, **secured) as channel:
+            await reach(channel, address, deadlines.join, **secured)
+            call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(path(JOIN))()
+            link: ControlLink = Link(
+                call,
+                me=name,
+                peer=COORDINATOR,
+                meter=self._around.meter,
+                pack=pack_control,
+                unpack=unpack_control(FromCoordinator),
+            )
+            try:
+                await link.send(FromParty(hello=Hello(protocol=PROTOCOL, party=name, version=VERSION)))
+                while True:
+                    await self._obey(link, await link.receive(patience=None if self._welcome else deadlines.join))
+            except asyncio.CancelledError:
+                if self._reception:
+                    self._reception.health.leave()  # first of all: nobody should come who would be sent away
+                await self._say_goodbye(link)
+                raise
+            except PartyError:
+                await check_right_service(call, COORDINATOR, address)
+                raise
+            finally:
+                link.close()
+
+    async def _say_goodbye(self, link: ControlLink) -> None:
+        """Tell the coordinator that this party was stopped on purpose, if it still listens."""
+        name = self._around.settings.name
+        goodbye = Failure(kind=Failure.LEFT, culprit=name, reason="was stopped by a signal")
+        with contextlib.suppress(PartyError):
+            await link.send(FromParty(failure=goodbye), patience=GOODBYE_SECONDS)
+
+    async def _obey(self, link: ControlLink, message: FromCoordinator) -> None:
+        """Start what a message asks for; only a dismissal interrupts what is under way."""
+        match message.WhichOneof("content"):
+            case "welcome":
+                self._welcome = True
+                self._tell_joined(True)
+                log.info("joined the coordinator, release %s", message.welcome.version)
+            case "failure":
+                raise from_failure(message.failure)
+            case "dismiss":
+                if message.dismiss.reason:
+                    log.warning("job given up: %s", discreet(message.dismiss.reason))
+                await self._dismiss()
+                await link.send(FromParty(idle=Idle()))
+            case asked if asked in self._works:
+                if self._busy:
+                    raise PartyError(COORDINATOR, f"sent {asked} before the last request was answered")
+                if self._work:
+                    await self._work  # its answer has gone out, so it is about to end
+                self._busy = True
+                self._work = asyncio.create_task(self._answer(link, asked, message))
+            case other:
+                raise PartyError(COORDINATOR, f"sent {other}, which this party does not know")
+
+    async def _answer(self, link: ControlLink, asked: str, message: FromCoordinator) -> None:
+        """Do one thing that was asked for and say how it went."""
+        try:
+            answer = await self._works[asked](link, message)
+        except FedoraError as error:
+            log.error("%s", discreet(error))
+            answer = FromParty(failure=to_failure(error, reporter=self._around.settings.name))
+        except Exception as error:
+            log.error("%s", unexpected(error))
+            reason = f"failed with an unexpected {type(error).__name__}: {error}"
+            failure = Failure(kind=Failure.INTERNAL, culprit=self._around.settings.name, reason=reason)
+            answer = FromParty(failure=failure)
+        self._busy = False
+        await link.send(answer)
+
+    async def _setup(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+        if self._role:
+            raise PartyError(COORDINATOR, "sent a new job before the last one was dismissed")
+        logs.in_job(message.setup.job)
+        log.info("a job begins")
+        self._observations.in_job = True
+        self._role = (
+            Active(self._around, message.setup, self._reception)
+            if self._reception
+            else Passive(self._around, message.setup)
+        )
+        return FromParty(ready=await self._role.prepare())
+
+    async def _phase(self, link: ControlLink, message: FromCoordinator) -> FromParty:
+        async def tell(progress: Progress) -> None:
+            await link.send(FromParty(progress=progress))
+
+        self._around.meter.enter(message.phase.name, message.phase.round)
+        logs.in_phase(message.phase.name, message.phase.round)
+        return FromParty(report=await self._in_job().run(message.phase, tell))
+
+    async def _request(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+        accepted = await self._in_job().request(message.request)
+        log.info("%d rows are to be forgotten, %d stay", accepted.rows, accepted.remaining)
+        return FromParty(accepted=accepted)
+
+    async def _drop(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+        return FromParty(dropped=self._in_job().drop())
+
+    async def _restart(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+        return FromParty(restarted=self._in_job().restart(message.restart))
+
+    async def _take_back(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+        self._in_job().ready().take_back(message.take_back.marks)
+        return FromParty(taken_back=TakenBack())
+
+    async def _assess(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+        role = self._in_job()
+        if not isinstance(role, Active):
+            raise PartyError(COORDINATOR, "asked a party without labels for figures")
+        return FromParty(assessment=role.assess(message.assess))
+
+    async def _save(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+        share = self._in_job().ready()
+        path = self._around.settings.model_path(message.save.name)
+        try:
+            digest = share.save(path, message.save.identity, message.save.training)
+        except OSError as error:
+            raise PartyError(self._around.settings.name, f"cannot write {path}: {error.strerror}") from None
+        log.info("the model is kept as %s", path)
+        return FromParty(saved=Saved(name=message.save.name, sha256=digest))
+
+    async def _attest(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+        return FromParty(statement=self._in_job().attest(message.attest))
+
+    async def _collect(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+        loss = self._in_job().noise.loss()
+        privacy = Privacy(**asdict(loss)) if loss else None
+        return FromParty(readings=Readings(readings=self._around.meter.close(), privacy=privacy))
+
+    def _in_job(self) -> Role:
+        if self._role is None:
+            raise PartyError(COORDINATOR, "asked for work before the job was set up")
+        return self._role
+
+    def _tell_joined(self, joined: bool) -> None:
+        """Let those who look at this party know whether it is joined to the coordinator."""
+        self._observations.joined = joined
+        if self._reception:
+            self._reception.health.set_ready(joined)
+
+    async def _dismiss(self) -> None:
+        """Drop the job, if there is one, with all it holds."""
+        if self._work:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
+            self._work, self._busy = None, False
+        if self._role:
+            role, self._role = self._role, None
+            await role.close()
+            log.info("the job has ended")
+        logs.in_job("")
+        self._observations.in_job = False
+        self._around.meter.close()
+
+
+def _identity(settings: PartySettings, federation: Federation) -> Identity | None:
+    """Return the party's certificate, or none where it can do without; what is wrong with it is said at once."""
+    identity = Identity.load(settings.certificates) if settings.certificates else None
+    if identity:
+        identity.check(MemberName(settings.name, federation.role(settings.name)))
+        identity.warn()
+    listens = settings.listen if settings.name == federation.active.name else None
+    addresses = {federation.coordinator.address, listens or federation.active.address}
+    for address in sorted(addresses):
+        check_secured(
+            address,
+            identity,
+            plaintext=federation.plaintext,
+            hint="name their folder as `certificates` in the party file",
+        )
+    return identity

@@ -1,0 +1,362 @@
+from protos.fedora.v1 import tensor_pb2 as _tensor_pb2
+from protos.fedora.v1 import failure_pb2 as _failure_pb2
+from protos.fedora.v1 import meter_pb2 as _meter_pb2
+from protos.fedora.v1 import phase_pb2 as _phase_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class FromParty(_message.Message):
+    __slots__ = ("hello", "ready", "report", "progress", "saved", "readings", "failure", "idle", "accepted", "dropped", "restarted", "taken_back", "assessment", "statement")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    SAVED_FIELD_NUMBER: _ClassVar[int]
+    READINGS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    IDLE_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
+    RESTARTED_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_BACK_FIELD_NUMBER: _ClassVar[int]
+    ASSESSMENT_FIELD_NUMBER: _ClassVar[int]
+    STATEMENT_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    ready: Ready
+    report: _phase_pb2.Report
+    progress: _phase_pb2.Progress
+    saved: Saved
+    readings: Readings
+    failure: _failure_pb2.Failure
+    idle: Idle
+    accepted: Accepted
+    dropped: Dropped
+    restarted: Restarted
+    taken_back: TakenBack
+    assessment: Assessment
+    statement: Statement
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., report: _Optional[_Union[_phase_pb2.Report, _Mapping]] = ..., progress: _Optional[_Union[_phase_pb2.Progress, _Mapping]] = ..., saved: _Optional[_Union[Saved, _Mapping]] = ..., readings: _Optional[_Union[Readings, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., idle: _Optional[_Union[Idle, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., dropped: _Optional[_Union[Dropped, _Mapping]] = ..., restarted: _Optional[_Union[Restarted, _Mapping]] = ..., taken_back: _Optional[_Union[TakenBack, _Mapping]] = ..., assessment: _Optional[_Union[Assessment, _Mapping]] = ..., statement: _Optional[_Union[Statement, _Mapping]] = ...) -> None: ...
+
+class FromCoordinator(_message.Message):
+    __slots__ = ("welcome", "setup", "phase", "save", "collect", "dismiss", "failure", "request", "drop", "restart", "take_back", "assess", "attest")
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    SETUP_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    SAVE_FIELD_NUMBER: _ClassVar[int]
+    COLLECT_FIELD_NUMBER: _ClassVar[int]
+    DISMISS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    DROP_FIELD_NUMBER: _ClassVar[int]
+    RESTART_FIELD_NUMBER: _ClassVar[int]
+    TAKE_BACK_FIELD_NUMBER: _ClassVar[int]
+    ASSESS_FIELD_NUMBER: _ClassVar[int]
+    ATTEST_FIELD_NUMBER: _ClassVar[int]
+    welcome: Welcome
+    setup: Setup
+    phase: _phase_pb2.Phase
+    save: Save
+    collect: Collect
+    dismiss: Dismiss
+    failure: _failure_pb2.Failure
+    request: Request
+    drop: Drop
+    restart: Restart
+    take_back: TakeBack
+    assess: Assess
+    attest: Attest
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., setup: _Optional[_Union[Setup, _Mapping]] = ..., phase: _Optional[_Union[_phase_pb2.Phase, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., collect: _Optional[_Union[Collect, _Mapping]] = ..., dismiss: _Optional[_Union[Dismiss, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., request: _Optional[_Union[Request, _Mapping]] = ..., drop: _Optional[_Union[Drop, _Mapping]] = ..., restart: _Optional[_Union[Restart, _Mapping]] = ..., take_back: _Optional[_Union[TakeBack, _Mapping]] = ..., assess: _Optional[_Union[Assess, _Mapping]] = ..., attest: _Optional[_Union[Attest, _Mapping]] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("protocol", "party", "version")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    party: str
+    version: str
+    def __init__(self, protocol: _Optional[int] = ..., party: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("version",)
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    version: str
+    def __init__(self, version: _Optional[str] = ...) -> None: ...
+
+class Setup(_message.Message):
+    __slots__ = ("job", "seed", "passive", "model", "wire_dtype", "load")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    PASSIVE_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    WIRE_DTYPE_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    seed: int
+    passive: _containers.RepeatedScalarFieldContainer[str]
+    model: str
+    wire_dtype: _tensor_pb2.DType
+    load: str
+    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., wire_dtype: _Optional[_Union[_tensor_pb2.DType, str]] = ..., load: _Optional[str] = ...) -> None: ...
+
+class Ready(_message.Message):
+    __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training")
+    OWN_ROWS_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    EMBEDDING_FIELD_NUMBER: _ClassVar[int]
+    TRAIN_FIELD_NUMBER: _ClassVar[int]
+    VALIDATION_FIELD_NUMBER: _ClassVar[int]
+    TEST_FIELD_NUMBER: _ClassVar[int]
+    CLASSES_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    PROBE_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    TRAINING_FIELD_NUMBER: _ClassVar[int]
+    own_rows: int
+    parameters: int
+    embedding: int
+    train: int
+    validation: int
+    test: int
+    classes: int
+    features: bool
+    probe: int
+    identity: str
+    training: str
+    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ..., probe: _Optional[int] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ...) -> None: ...
+
+class Request(_message.Message):
+    __slots__ = ("ids", "classes", "samples", "seed")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    CLASSES_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    ids: Ids
+    classes: Classes
+    samples: int
+    seed: int
+    def __init__(self, ids: _Optional[_Union[Ids, _Mapping]] = ..., classes: _Optional[_Union[Classes, _Mapping]] = ..., samples: _Optional[int] = ..., seed: _Optional[int] = ...) -> None: ...
+
+class Ids(_message.Message):
+    __slots__ = ("ids",)
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Classes(_message.Message):
+    __slots__ = ("classes", "percent")
+    CLASSES_FIELD_NUMBER: _ClassVar[int]
+    PERCENT_FIELD_NUMBER: _ClassVar[int]
+    classes: _containers.RepeatedScalarFieldContainer[str]
+    percent: float
+    def __init__(self, classes: _Optional[_Iterable[str]] = ..., percent: _Optional[float] = ...) -> None: ...
+
+class Accepted(_message.Message):
+    __slots__ = ("rows", "remaining")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    remaining: int
+    def __init__(self, rows: _Optional[int] = ..., remaining: _Optional[int] = ...) -> None: ...
+
+class Drop(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Dropped(_message.Message):
+    __slots__ = ("rows", "remaining")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    remaining: int
+    def __init__(self, rows: _Optional[int] = ..., remaining: _Optional[int] = ...) -> None: ...
+
+class Restart(_message.Message):
+    __slots__ = ("load", "seed")
+    LOAD_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    load: str
+    seed: int
+    def __init__(self, load: _Optional[str] = ..., seed: _Optional[int] = ...) -> None: ...
+
+class Restarted(_message.Message):
+    __slots__ = ("identity",)
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    identity: str
+    def __init__(self, identity: _Optional[str] = ...) -> None: ...
+
+class TakeBack(_message.Message):
+    __slots__ = ("marks",)
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    marks: int
+    def __init__(self, marks: _Optional[int] = ...) -> None: ...
+
+class TakenBack(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Assess(_message.Message):
+    __slots__ = ("fit_attack", "model")
+    FIT_ATTACK_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    fit_attack: bool
+    model: str
+    def __init__(self, fit_attack: _Optional[bool] = ..., model: _Optional[str] = ...) -> None: ...
+
+class Assessment(_message.Message):
+    __slots__ = ("figures",)
+    class FiguresEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    FIGURES_FIELD_NUMBER: _ClassVar[int]
+    figures: _containers.ScalarMap[str, float]
+    def __init__(self, figures: _Optional[_Mapping[str, float]] = ...) -> None: ...
+
+class Attest(_message.Message):
+    __slots__ = ("before", "after")
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    before: str
+    after: str
+    def __init__(self, before: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
+
+class Statement(_message.Message):
+    __slots__ = ("statement", "public_key", "signature")
+    STATEMENT_FIELD_NUMBER: _ClassVar[int]
+    PUBLIC_KEY_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    statement: str
+    public_key: str
+    signature: str
+    def __init__(self, statement: _Optional[str] = ..., public_key: _Optional[str] = ..., signature: _Optional[str] = ...) -> None: ...
+
+class Save(_message.Message):
+    __slots__ = ("name", "identity", "training")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    TRAINING_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    identity: str
+    training: str
+    def __init__(self, name: _Optional[str] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ...) -> None: ...
+
+class Saved(_message.Message):
+    __slots__ = ("name", "sha256")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    sha256: str
+    def __init__(self, name: _Optional[str] = ..., sha256: _Optional[str] = ...) -> None: ...
+
+class Collect(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Readings(_message.Message):
+    __slots__ = ("readings", "privacy")
+    READINGS_FIELD_NUMBER: _ClassVar[int]
+    PRIVACY_FIELD_NUMBER: _ClassVar[int]
+    readings: _containers.RepeatedCompositeFieldContainer[_meter_pb2.Reading]
+    privacy: Privacy
+    def __init__(self, readings: _Optional[_Iterable[_Union[_meter_pb2.Reading, _Mapping]]] = ..., privacy: _Optional[_Union[Privacy, _Mapping]] = ...) -> None: ...
+
+class Privacy(_message.Message):
+    __slots__ = ("delta", "releases", "epsilon", "rows_sent", "epsilon_whole", "repeatable")
+    DELTA_FIELD_NUMBER: _ClassVar[int]
+    RELEASES_FIELD_NUMBER: _ClassVar[int]
+    EPSILON_FIELD_NUMBER: _ClassVar[int]
+    ROWS_SENT_FIELD_NUMBER: _ClassVar[int]
+    EPSILON_WHOLE_FIELD_NUMBER: _ClassVar[int]
+    REPEATABLE_FIELD_NUMBER: _ClassVar[int]
+    delta: float
+    releases: int
+    epsilon: float
+    rows_sent: int
+    epsilon_whole: float
+    repeatable: bool
+    def __init__(self, delta: _Optional[float] = ..., releases: _Optional[int] = ..., epsilon: _Optional[float] = ..., rows_sent: _Optional[int] = ..., epsilon_whole: _Optional[float] = ..., repeatable: _Optional[bool] = ...) -> None: ...
+
+class Dismiss(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class Idle(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Job(_message.Message):
+    __slots__ = ("protocol", "settings", "origin")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    settings: str
+    origin: str
+    def __init__(self, protocol: _Optional[int] = ..., settings: _Optional[str] = ..., origin: _Optional[str] = ...) -> None: ...
+
+class Event(_message.Message):
+    __slots__ = ("note", "started", "progress", "finished", "failure", "result")
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    note: str
+    started: PhaseStarted
+    progress: _phase_pb2.Progress
+    finished: PhaseFinished
+    failure: _failure_pb2.Failure
+    result: Result
+    def __init__(self, note: _Optional[str] = ..., started: _Optional[_Union[PhaseStarted, _Mapping]] = ..., progress: _Optional[_Union[_phase_pb2.Progress, _Mapping]] = ..., finished: _Optional[_Union[PhaseFinished, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., result: _Optional[_Union[Result, _Mapping]] = ...) -> None: ...
+
+class PhaseStarted(_message.Message):
+    __slots__ = ("name", "round", "of_rounds", "phase")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    OF_ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    round: int
+    of_rounds: int
+    phase: int
+    def __init__(self, name: _Optional[str] = ..., round: _Optional[int] = ..., of_rounds: _Optional[int] = ..., phase: _Optional[int] = ...) -> None: ...
+
+class PhaseFinished(_message.Message):
+    __slots__ = ("name", "round", "of_rounds", "loss", "accuracy", "seconds", "dual")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    OF_ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    LOSS_FIELD_NUMBER: _ClassVar[int]
+    ACCURACY_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    DUAL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    round: int
+    of_rounds: int
+    loss: float
+    accuracy: float
+    seconds: float
+    dual: float
+    def __init__(self, name: _Optional[str] = ..., round: _Optional[int] = ..., of_rounds: _Optional[int] = ..., loss: _Optional[float] = ..., accuracy: _Optional[float] = ..., seconds: _Optional[float] = ..., dual: _Optional[float] = ...) -> None: ...
+
+class Result(_message.Message):
+    __slots__ = ("result_json", "ledger_csv", "certificate_json")
+    RESULT_JSON_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_CSV_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_JSON_FIELD_NUMBER: _ClassVar[int]
+    result_json: str
+    ledger_csv: str
+    certificate_json: str
+    def __init__(self, result_json: _Optional[str] = ..., ledger_csv: _Optional[str] = ..., certificate_json: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,81 @@
+from protos.fedora.v1 import tensor_pb2 as _tensor_pb2
+from protos.fedora.v1 import failure_pb2 as _failure_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Parcel(_message.Message):
+    __slots__ = ("phase", "step", "greeting", "offer", "order", "dual", "failure", "forget", "embedding", "gradient")
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    GREETING_FIELD_NUMBER: _ClassVar[int]
+    OFFER_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    DUAL_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    FORGET_FIELD_NUMBER: _ClassVar[int]
+    EMBEDDING_FIELD_NUMBER: _ClassVar[int]
+    GRADIENT_FIELD_NUMBER: _ClassVar[int]
+    phase: int
+    step: int
+    greeting: Greeting
+    offer: Offer
+    order: Order
+    dual: Dual
+    failure: _failure_pb2.Failure
+    forget: Forget
+    embedding: _tensor_pb2.Tensor
+    gradient: _tensor_pb2.Tensor
+    def __init__(self, phase: _Optional[int] = ..., step: _Optional[int] = ..., greeting: _Optional[_Union[Greeting, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., order: _Optional[_Union[Order, _Mapping]] = ..., dual: _Optional[_Union[Dual, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., embedding: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., gradient: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...
+
+class Greeting(_message.Message):
+    __slots__ = ("protocol", "party", "job")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    party: str
+    job: str
+    def __init__(self, protocol: _Optional[int] = ..., party: _Optional[str] = ..., job: _Optional[str] = ...) -> None: ...
+
+class Offer(_message.Message):
+    __slots__ = ("ids",)
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Order(_message.Message):
+    __slots__ = ("train", "validation", "test", "probe")
+    TRAIN_FIELD_NUMBER: _ClassVar[int]
+    VALIDATION_FIELD_NUMBER: _ClassVar[int]
+    TEST_FIELD_NUMBER: _ClassVar[int]
+    PROBE_FIELD_NUMBER: _ClassVar[int]
+    train: _containers.RepeatedScalarFieldContainer[str]
+    validation: _containers.RepeatedScalarFieldContainer[str]
+    test: _containers.RepeatedScalarFieldContainer[str]
+    probe: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, train: _Optional[_Iterable[str]] = ..., validation: _Optional[_Iterable[str]] = ..., test: _Optional[_Iterable[str]] = ..., probe: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Forget(_message.Message):
+    __slots__ = ("rows",)
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    rows: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, rows: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Dual(_message.Message):
+    __slots__ = ("norm", "largest", "positive_share", "values", "omega")
+    NORM_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_FIELD_NUMBER: _ClassVar[int]
+    POSITIVE_SHARE_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    OMEGA_FIELD_NUMBER: _ClassVar[int]
+    norm: float
+    largest: float
+    positive_share: float
+    values: _containers.RepeatedCompositeFieldContainer[_tensor_pb2.Tensor]
+    omega: float
+    def __init__(self, norm: _Optional[float] = ..., largest: _Optional[float] = ..., positive_share: _Optional[float] = ..., values: _Optional[_Iterable[_Union[_tensor_pb2.Tensor, _Mapping]]] = ..., omega: _Optional[float] = ...) -> None: ...
