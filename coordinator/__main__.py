@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from fedora_vfl.process.lifecycle import ENDS_WITHIN_SECONDS, begin, command_line, run_until_done
-from fedora_vfl.process.logs import called
+from fedora_vfl.process.logs import set_member
 from fedora_vfl.wire.protocol import COORDINATOR
 
 
@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--certificates", type=Path, metavar="DIR", help="the coordinator's folder of certificates")
     options = parser.parse_args()
     begin(options)
-    called(COORDINATOR)
+    set_member(COORDINATOR)
     from coordinator.serving import serve  # after `begin`, which says how gRPC is to speak
 
     work = serve(options.config, options.listen, options.method, options.certificates, options.metrics)

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from coordinator.cost import CostModel
 from coordinator.ledger import Ledger
-from coordinator.methods import Method, Outcome, R, TakeBack
-from coordinator.metrics import Observations
+from coordinator.methods import Method, PhaseOutcome, R, Rollback
+from coordinator.metrics import CoordinatorMetrics
 from coordinator.roster import Connection
 from fedora_vfl.errors import DataError, FedoraError, PartyError, from_failure
 from fedora_vfl.process import logs
@@ -39,7 +39,7 @@ from protos.fedora.v1.control_pb2 import (
     Setup,
     Statement,
 )
-from protos.fedora.v1.control_pb2 import TakeBack as TakeBackMessage
+from protos.fedora.v1.control_pb2 import Rollback as RollbackMessage
 from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.meter_pb2 import Reading
 from protos.fedora.v1.phase_pb2 import Correction, Phase, PrimalDescent, Report, Samples, Update
@@ -62,10 +62,10 @@ class Engine:
         federation: Federation,
         connections: list[Connection],
         tell: Tell,
-        observations: Observations | None = None,
+        metrics: CoordinatorMetrics | None = None,
     ) -> None:
         self._federation, self._connections, self._tell = federation, connections, tell
-        self._observations = observations or Observations(federation.parties)
+        self._metrics = metrics or CoordinatorMetrics(federation.parties)
         self._active = federation.active.name
         self._phases = 0
         self._cost: CostModel | None = None
@@ -76,14 +76,14 @@ class Engine:
         self.privacy: dict[str, dict[str, Any]] = {}  # by party: what its noise amounts to
         self.identity = ""  # of the training that made the current model
         self.rows: dict[Samples.Set, int] = {}  # size of each sample set
-        self._marks: list[tuple[int, str]] = []  # length of the history and identity before each marked phase
+        self._checkpoints: list[tuple[int, str]] = []  # length of the history and identity before each marked phase
 
     async def setup(self, setup: Setup) -> dict[str, Ready]:
         """Have every party join its rows and make its networks."""
         logs.in_job(setup.job)
         log.info("a job begins")
         answers = await self._ask(
-            FromCoordinator(setup=setup), "ready", patience=self._federation.deadlines.setup + GRACE_SECONDS
+            FromCoordinator(setup=setup), "ready", timeout=self._federation.deadlines.setup + GRACE_SECONDS
         )
         ready = {name: answer.ready for name, answer in answers.items()}
         active = ready[self._active]
@@ -110,15 +110,15 @@ class Engine:
         # Only the active party is told what the rows have in common.
         messages = {connection.name: FromCoordinator(request=Request()) for connection in self._connections}
         messages[self._active] = FromCoordinator(request=request)
-        patience = self._federation.deadlines.setup + GRACE_SECONDS
-        answers = await self._ask(messages, "accepted", patience=patience)
+        timeout = self._federation.deadlines.setup + GRACE_SECONDS
+        answers = await self._ask(messages, "accepted", timeout=timeout)
         accepted = _agreed({name: answer.accepted for name, answer in answers.items()})
         self.rows |= {Samples.FORGET: accepted.rows, Samples.REMAINING: accepted.remaining}
         return accepted
 
     async def drop(self) -> dict[str, Dropped]:
         """Have every party drop the rows to forget; the current model becomes Θ_init."""
-        answers = await self._ask(FromCoordinator(drop=Drop()), "dropped", patience=self._patience)
+        answers = await self._ask(FromCoordinator(drop=Drop()), "dropped", timeout=self._timeout)
         dropped = {name: answer.dropped for name, answer in answers.items()}
         self.rows[Samples.TRAIN] = _agreed(dropped).remaining
         return dropped
@@ -126,19 +126,19 @@ class Engine:
     async def restart(self, *, load: str = "", seed: int = 0) -> None:
         """Have every party go on from a saved model, or from fresh parameters."""
         message = FromCoordinator(restart=Restart(load=load, seed=seed))
-        answers = await self._ask(message, "restarted", patience=self._patience)
+        answers = await self._ask(message, "restarted", timeout=self._timeout)
         self.identity = _agreed({name: answer.restarted for name, answer in answers.items()}).identity
 
     async def assess(self, model: str, *, fit_attack: bool = False) -> dict[str, float]:
         """Have the active party turn its recorded predictions into figures."""
         messages = {self._active: FromCoordinator(assess=Assess(model=model, fit_attack=fit_attack))}
-        answers = await self._ask(messages, "assessment", patience=self._patience)
+        answers = await self._ask(messages, "assessment", timeout=self._timeout)
         return dict(answers[self._active].assessment.figures)
 
     async def attest(self, *, before: str, after: str) -> dict[str, Statement]:
         """Have every party sign what it can say of an unlearning."""
         message = FromCoordinator(attest=Attest(before=before, after=after))
-        answers = await self._ask(message, "statement", patience=self._patience)
+        answers = await self._ask(message, "statement", timeout=self._timeout)
         return {name: answer.statement for name, answer in answers.items()}
 
     async def perform(self, method: Method[R], *, rounds: int = 1) -> R:
@@ -146,8 +146,8 @@ class Engine:
         try:
             phase = next(method)
             while True:
-                if isinstance(phase, TakeBack):
-                    await self._take_back(phase.marks)
+                if isinstance(phase, Rollback):
+                    await self._rollback(phase.checkpoints)
                 else:
                     outcome = await self._run(phase, rounds)
                 phase = method.send(outcome)
@@ -159,15 +159,15 @@ class Engine:
 
     async def save(self, name: str, *, training: str) -> dict[str, str]:
         """Have every party save its model; return the digests of the files."""
-        patience = self._patience
+        timeout = self._timeout
         save = FromCoordinator(save=Save(name=name, identity=self.identity, training=training))
-        answers = await self._ask(save, "saved", patience=patience)
+        answers = await self._ask(save, "saved", timeout=timeout)
         return {party: answer.saved.sha256 for party, answer in answers.items()}
 
     async def collect(self) -> Ledger:
         """Get every party's byte counts and reconcile them with each other and with the coordinator's own."""
-        patience = self._patience
-        answers = await self._ask(FromCoordinator(collect=Collect()), "readings", patience=patience)
+        timeout = self._timeout
+        answers = await self._ask(FromCoordinator(collect=Collect()), "readings", timeout=timeout)
         self.privacy = {
             name: _privacy(one.readings.privacy) for name, one in answers.items() if one.readings.HasField("privacy")
         }
@@ -194,25 +194,25 @@ class Engine:
 
         await asyncio.gather(*(one(connection) for connection in self._connections))
 
-    async def _take_back(self, marks: int) -> None:
+    async def _rollback(self, checkpoints: int) -> None:
         """Have every party undo all since a phase with a mark."""
-        message = FromCoordinator(take_back=TakeBackMessage(marks=marks))
-        await self._ask(message, "taken_back", patience=self._patience)
-        place, self.identity = self._marks[-marks]
-        del self._marks[-marks:]
+        message = FromCoordinator(rollback=RollbackMessage(checkpoints=checkpoints))
+        await self._ask(message, "rolled_back", timeout=self._timeout)
+        place, self.identity = self._checkpoints[-checkpoints]
+        del self._checkpoints[-checkpoints:]
         for entry in self.history[place:]:
-            entry["taken_back"] = True
+            entry["rolled_back"] = True
 
-    async def _run(self, phase: Phase, rounds: int) -> Outcome:
+    async def _run(self, phase: Phase, rounds: int) -> PhaseOutcome:
         """Run one phase at every party."""
         assert self._cost is not None
-        if phase.mark:
-            self._marks.append((len(self.history), self.identity))
+        if phase.checkpoint:
+            self._checkpoints.append((len(self.history), self.identity))
         self._phases += 1
         phase.number = self._phases
         started = PhaseStarted(name=phase.name, round=phase.round, of_rounds=rounds, phase=phase.number)
         await self._tell(Event(started=started))
-        self._observations.phase_began(phase)
+        self._metrics.phase_began(phase)
         logs.in_phase(phase.name, phase.round)
         for connection in self._connections:
             connection.meter.enter(phase.name, phase.round)
@@ -220,13 +220,13 @@ class Engine:
         # No deadline for a whole phase: every wait inside it has one, at the party that waits.
         message = FromCoordinator(phase=phase)
         messages = {one.name: message for one in self._connections if one.name not in phase.offline}
-        answers = await self._ask(messages, "report", patience=None)
+        answers = await self._ask(messages, "report", timeout=None)
         seconds = time.perf_counter() - began
         self.predicted[phase.name] = self.predicted.get(phase.name, 0) + self._cost.predict(phase)
         self.seconds[phase.name] = self.seconds.get(phase.name, 0.0) + seconds
         reports = {name: answer.report for name, answer in answers.items()}
         top = reports[self._active]
-        outcome = Outcome(
+        outcome = PhaseOutcome(
             rows=top.rows,
             loss=top.loss_sum / top.rows if top.rows else math.nan,
             accuracy=top.correct / top.rows if top.rows else math.nan,
@@ -238,7 +238,7 @@ class Engine:
             told = (self.identity, phase.SerializeToString(deterministic=True).hex(), outcome.loss)
             self.identity = hashlib.sha256(repr(told).encode()).hexdigest()
         self.history.append(_entry(phase, outcome, reports))
-        self._observations.phase_finished(phase, self.history[-1])
+        self._metrics.phase_finished(phase, self.history[-1])
         finished = PhaseFinished(
             name=phase.name,
             round=phase.round,
@@ -252,21 +252,21 @@ class Engine:
         return outcome
 
     @property
-    def _patience(self) -> float:
+    def _timeout(self) -> float:
         return self._federation.deadlines.setup
 
     async def _ask(
-        self, message: FromCoordinator | dict[str, FromCoordinator], answer: str, *, patience: float | None
+        self, message: FromCoordinator | dict[str, FromCoordinator], answer: str, *, timeout: float | None
     ) -> dict[str, FromParty]:
         """Send every party the same message, or some their own, and return their answers.
 
-        With a patience of None the first answer may take as long as it takes; once it is there, the others, which work
+        With a timeout of None the first answer may take as long as it takes; once it is there, the others, which work
         in step with it, must follow within the step deadline.
         """
-        lag = self._federation.deadlines.step if patience is None else None
+        lag = self._federation.deadlines.step if timeout is None else None
         messages = message if isinstance(message, dict) else {one.name: message for one in self._connections}
         tasks = {
-            asyncio.create_task(self._ask_one(one, messages[one.name], answer, patience)): one.name
+            asyncio.create_task(self._ask_one(one, messages[one.name], answer, timeout)): one.name
             for one in self._connections
             if one.name in messages
         }
@@ -279,11 +279,11 @@ class Engine:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _ask_one(
-        self, connection: Connection, message: FromCoordinator, answer: str, patience: float | None
+        self, connection: Connection, message: FromCoordinator, answer: str, timeout: float | None
     ) -> FromParty:
-        await connection.link.send(message, patience=self._federation.deadlines.step)
+        await connection.link.send(message, timeout=self._federation.deadlines.step)
         while True:
-            one = await connection.link.receive(patience=patience)
+            one = await connection.link.receive(timeout=timeout)
             self._heard[connection.name] = time.monotonic()
             match one.WhichOneof("content"):
                 case "progress":
@@ -296,7 +296,7 @@ class Engine:
                     raise PartyError(connection.name, f"answered with {other} where {answer} was due")
 
 
-def _entry(phase: Phase, outcome: Outcome, reports: dict[str, Report]) -> dict[str, Any]:
+def _entry(phase: Phase, outcome: PhaseOutcome, reports: dict[str, Report]) -> dict[str, Any]:
     """Return what result.json says of a phase."""
     return {
         "phase": phase.name,
@@ -370,8 +370,8 @@ async def _all_done(tasks: dict[asyncio.Task[FromParty], str], lag: float | None
     pending = set(tasks)
     answered = None
     while pending:
-        patience = lag if answered else None
-        done, pending = await asyncio.wait(pending, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        timeout = lag if answered else None
+        done, pending = await asyncio.wait(pending, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if any(task.exception() for task in done):
             if pending:
                 await asyncio.wait(pending, timeout=ECHO_SECONDS)

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from coordinator.engine import Engine
 from coordinator.job import Forget, Job
 from coordinator.ledger import Ledger
-from coordinator.methods import Case, Ending
+from coordinator.methods import MethodResult, UnlearningTask
 from coordinator.methods.evaluation import evaluation, observation
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.proof import proof
 from coordinator.methods.registry import METHODS, Unlearn
 from coordinator.methods.training import training
-from coordinator.result import Made, result
+from coordinator.result import ModelRecord, result
 from coordinator.train import Train
 from fedora_vfl.certificates.making import certificate
 from fedora_vfl.errors import SettingsError
@@ -36,18 +36,18 @@ ORIGINAL, UNLEARNED = "original", "unlearned"
 class Forgotten:
     """What there is to say of an unlearning beside the figures of its models."""
 
-    ending: Ending
+    ending: MethodResult
     moved: float | None = None  # ‖Θ − Θ_init‖²
     statements: dict[str, Statement] = field(default_factory=dict)
 
 
-class Course:
+class JobRunner:
     """One job from beginning to end."""
 
     def __init__(self, job: Job, engine: Engine, federation: Federation, key: SigningKey, say: Say) -> None:
         self._job, self._engine, self._federation, self._key, self._say = job, engine, federation, key, say
         self._number = uuid.uuid4().hex
-        self._models: dict[str, Made] = {}
+        self._models: dict[str, ModelRecord] = {}
         self._training = job.train  # how the original model came about, also where it was loaded
 
     async def run(self) -> Result:
@@ -55,9 +55,9 @@ class Course:
         began = time.perf_counter()
         ready = await self._set_up()
         classes = ready[self._federation.active.name].classes
-        case = await self._request(self._job.forget, classes) if self._job.forget else None
+        task = await self._request(self._job.forget, classes) if self._job.forget else None
         await self._train()
-        forgotten = await self._forget(case) if case else None
+        forgotten = await self._forget(task) if task else None
         ledger = await self._engine.collect()
         seconds = time.perf_counter() - began
         figures = result(
@@ -95,13 +95,13 @@ class Course:
         await self._say(f"{common.train} training and {common.test} test rows in common, {common.classes} classes")
         return ready
 
-    async def _request(self, forget: Forget, classes: int) -> Case:
+    async def _request(self, forget: Forget, classes: int) -> UnlearningTask:
         """Find the rows to forget, before any training: what is wrong with a request is said at once."""
         job = self._job
         accepted = await self._engine.request(_message(forget, seed=job.seed))
         rows = f"{accepted.rows} rows will be forgotten" if accepted.rows > 1 else "1 row will be forgotten"
         await self._say(f"{rows}, {accepted.remaining} remain")
-        case = Case(
+        task = UnlearningTask(
             self._training,
             classes=classes,
             forget=accepted.rows,
@@ -110,8 +110,8 @@ class Course:
             passive=tuple(self._federation.passive),
         )
         for settings in (job.unlearn, *job.compare):
-            METHODS[settings.method].run(case, settings).close()  # refuses what it cannot do
-        return case
+            METHODS[settings.method].run(task, settings).close()  # refuses what it cannot do
+        return task
 
     async def _train(self) -> None:
         """Train the original model, measure it and save it."""
@@ -122,7 +122,7 @@ class Course:
         else:
             test = await engine.perform(evaluation(batch_size=job.evaluate.batch_size))
             figures = {"test_accuracy": test.accuracy, "test_loss": test.loss}
-            self._models[ORIGINAL] = Made(["train"], figures, await self._save(job.train.save))
+            self._models[ORIGINAL] = ModelRecord(["train"], figures, await self._save(job.train.save))
 
     async def _save(self, name: str) -> dict[str, str]:
         return await self._engine.save(name, training=self._training.model_dump_json(by_alias=True))
@@ -138,38 +138,40 @@ class Course:
             seed=derive(job.seed, "observe"),
         )
         await engine.perform(looks)
-        self._models[name] = Made(phases, await engine.assess(name, fit_attack=name == ORIGINAL), digests, rounds)
+        self._models[name] = ModelRecord(
+            phases, await engine.assess(name, fit_attack=name == ORIGINAL), digests, rounds
+        )
 
-    async def _forget(self, case: Case) -> Forgotten:
+    async def _forget(self, task: UnlearningTask) -> Forgotten:
         """Drop the rows, forget, prove it, and compare with what was asked for."""
         job, engine = self._job, self._engine
         original = self._models[ORIGINAL].figures
-        case = replace(
-            case,
+        task = replace(
+            task,
             held_out_loss=original.get("held_out_loss"),
             whole_classes="forgotten_classes_accuracy" in original,
         )
         await engine.drop()
-        forgotten = Forgotten(await self._unlearn(UNLEARNED, case, job.unlearn, saved_as=job.unlearn.save))
+        forgotten = Forgotten(await self._unlearn(UNLEARNED, task, job.unlearn, saved_as=job.unlearn.save))
         if job.certificate:
-            proven = await engine.perform(proof(case, job.unlearn, pushed=forgotten.ending.pushed))
+            proven = await engine.perform(proof(task, job.unlearn, pushed=forgotten.ending.pushed))
             statements = await engine.attest(before=job.train.save, after=job.unlearn.save)
             forgotten = replace(forgotten, moved=proven.moved_squared, statements=statements)
         names = job.compared()
         for settings in job.compare:
             if not METHODS[settings.method].fresh:
                 await engine.restart(load=job.train.save)
-            await self._unlearn(settings.method, case, settings, saved_as=names[settings.method])
+            await self._unlearn(settings.method, task, settings, saved_as=names[settings.method])
         return forgotten
 
-    async def _unlearn(self, name: str, case: Case, settings: Unlearn, *, saved_as: str) -> Ending:
+    async def _unlearn(self, name: str, task: UnlearningTask, settings: Unlearn, *, saved_as: str) -> MethodResult:
         """Run one method, from the current model or from fresh parameters, and measure what it comes to."""
         engine, entry = self._engine, METHODS[settings.method]
         if entry.fresh:
-            case = replace(case, seed=derive(self._job.seed, settings.method))
-            await engine.restart(seed=case.seed)
+            task = replace(task, seed=derive(self._job.seed, settings.method))
+            await engine.restart(seed=task.seed)
         before = len(engine.history)
-        ending = await engine.perform(entry.run(case, settings), rounds=settings.most_rounds(self._training))
+        ending = await engine.perform(entry.run(task, settings), rounds=settings.most_rounds(self._training))
         phases = list(dict.fromkeys(entry["phase"] for entry in engine.history[before:]))
         taken = {phase for made in self._models.values() for phase in made.phases} & set(phases)
         if taken:

@@ -8,8 +8,8 @@ import grpc
 
 from coordinator.engine import Engine
 from coordinator.job import Job
-from coordinator.job_runner import Course
-from coordinator.metrics import FINISHED, GIVEN_UP, REFUSED, STOPPED, Observations, failed
+from coordinator.job_runner import JobRunner
+from coordinator.metrics import FINISHED, GIVEN_UP, REFUSED, STOPPED, CoordinatorMetrics, failed
 from coordinator.roster import Roster
 from fedora_vfl.errors import FedoraError, PartyError, to_failure
 from fedora_vfl.process import logs
@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 class Jobs:
     """The user's side of the coordinator."""
 
-    def __init__(self, federation: Federation, roster: Roster, key: SigningKey, observations: Observations) -> None:
-        self._federation, self._roster, self._key, self._observations = federation, roster, key, observations
+    def __init__(self, federation: Federation, roster: Roster, key: SigningKey, metrics: CoordinatorMetrics) -> None:
+        self._federation, self._roster, self._key, self._metrics = federation, roster, key, metrics
         self._busy = False
         self._stopping = False
         self._works: dict[asyncio.Task[None], asyncio.Queue[Event]] = {}  # with what their users are told
@@ -88,7 +88,7 @@ class Jobs:
                 raise PartyError(COORDINATOR, "is busy with another job: try again when it has ended")
             self._busy = True
             outcome = GIVEN_UP
-            self._observations.job_began()
+            self._metrics.job_began()
             try:
                 last = Event(result=await self._run(job, events))
                 outcome = FINISHED
@@ -110,10 +110,10 @@ class Jobs:
     def _note(self, outcome: str) -> None:
         """Let those who look at the coordinator know how a job went."""
         if outcome == REFUSED:
-            self._observations.job_refused()
+            self._metrics.job_refused()
             return
         log.info("the job has ended: %s", outcome)
-        self._observations.job_ended(outcome)
+        self._metrics.job_ended(outcome)
         logs.in_job("")
 
     async def _run(self, job: Job, events: asyncio.Queue[Event]) -> Result:
@@ -124,10 +124,10 @@ class Jobs:
         async def say(note: str) -> None:
             await events.put(Event(note=note))
 
-        engine = Engine(self._federation, await self._roster.complete(), events.put, self._observations)
+        engine = Engine(self._federation, await self._roster.complete(), events.put, self._metrics)
         reason = "the job was stopped"
         try:
-            outcome = await Course(job, engine, self._federation, self._key, say).run()
+            outcome = await JobRunner(job, engine, self._federation, self._key, say).run()
             reason = ""
             return outcome
         except FedoraError as error:

@@ -15,7 +15,7 @@ COLUMNS = ("link", "direction", "phase", "round", "kind", "messages", "tensor_by
 
 
 @dataclass(frozen=True, order=True)
-class Entry:
+class LedgerEntry:
     """One line: the messages of one kind, one way over one link, in one round of one phase."""
 
     sender: str
@@ -38,7 +38,7 @@ class Entry:
         return f"{self.sender}->{self.receiver}"
 
 
-class _Line(NamedTuple):
+class _EntryKey(NamedTuple):
     """What a line is about."""
 
     sender: str
@@ -72,24 +72,24 @@ def _name(kind: int) -> str:
         raise LedgerError(f"a book has messages of kind {kind}, which is not known here") from None
 
 
-def _lines(readings: Iterable[Reading]) -> Iterator[tuple[_Line, _Counts]]:
+def _lines(readings: Iterable[Reading]) -> Iterator[tuple[_EntryKey, _Counts]]:
     """Yield the lines of one member's book."""
     for one in readings:
         for count in one.counts:
-            line = _Line(one.sender, one.receiver, one.phase, count.round, one.kind)
+            line = _EntryKey(one.sender, one.receiver, one.phase, count.round, one.kind)
             yield line, _Counts(count.messages, count.tensor_bytes, count.protobuf_bytes)
 
 
 class Ledger:
     """Reconciled entries of one job."""
 
-    def __init__(self, entries: list[Entry], predicted: dict[str, int]) -> None:
+    def __init__(self, entries: list[LedgerEntry], predicted: dict[str, int]) -> None:
         self.entries, self._predicted = entries, predicted
 
     @classmethod
     def reconcile(cls, books: dict[str, Iterable[Reading]], predicted: dict[str, int]) -> "Ledger":
         """Compare what every member counted; each line must stand in the books of both its ends, alike."""
-        lines: dict[_Line, dict[str, _Counts]] = {}
+        lines: dict[_EntryKey, dict[str, _Counts]] = {}
         for keeper, readings in books.items():
             for line, counts in _lines(readings):
                 if keeper not in (line.sender, line.receiver) or line.sender == line.receiver:
@@ -103,7 +103,7 @@ class Ledger:
                 told = " and ".join(f"{end} counted {count.described()}" for end, count in ends.items())
                 raise LedgerError(f"the books differ on {line.described()}: {told}")
         entries = [
-            Entry(line.sender, line.receiver, line.phase, line.round, _name(line.kind), *counted[line.sender])
+            LedgerEntry(line.sender, line.receiver, line.phase, line.round, _name(line.kind), *counted[line.sender])
             for line, counted in sorted(lines.items())
         ]
         return cls(entries, predicted)

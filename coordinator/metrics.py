@@ -26,7 +26,7 @@ def failed(kind: int) -> str:
     return _FAILURES.get(kind, _FAILURES[Failure.INTERNAL])
 
 
-class Observations:
+class CoordinatorMetrics:
     """The figures of the federation, for as long as the coordinator's process lives."""
 
     def __init__(self, parties: list[str]) -> None:

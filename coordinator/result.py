@@ -11,7 +11,7 @@ from google import protobuf
 from coordinator.engine import Engine
 from coordinator.job import Job
 from coordinator.ledger import Ledger
-from coordinator.methods import Ending
+from coordinator.methods import MethodResult
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.verdict import verdict
 from fedora_vfl.certificates.form import gaps
@@ -33,7 +33,7 @@ FIGURES = (
 
 
 @dataclass(frozen=True)
-class Made:
+class ModelRecord:
     """A model that the job has made."""
 
     phases: list[str]  # names of the phases that made it
@@ -42,7 +42,7 @@ class Made:
     rounds: int | None = None  # of the method that made it
 
 
-def figures(made: Made, ledger: Ledger, engine: Engine) -> dict[str, Any]:
+def figures(made: ModelRecord, ledger: Ledger, engine: Engine) -> dict[str, Any]:
     """Return the figures of one model: what was measured of it, and what the phases that made it cost."""
     return {
         **dict.fromkeys(FIGURES),
@@ -53,7 +53,7 @@ def figures(made: Made, ledger: Ledger, engine: Engine) -> dict[str, Any]:
     }
 
 
-def gap(name: str, measured: dict[str, dict[str, Any]], models: dict[str, Made]) -> dict[str, Any]:
+def gap(name: str, measured: dict[str, dict[str, Any]], models: dict[str, ModelRecord]) -> dict[str, Any]:
     """Return every figure's distance from Retrain's, as the certificate has it, and the cost as a share of its."""
     one, retrain = measured[name], measured["retrain"]
     return {
@@ -70,8 +70,8 @@ def result(
     active: str,
     engine: Engine,
     ledger: Ledger,
-    models: dict[str, Made],
-    ending: Ending | None,
+    models: dict[str, ModelRecord],
+    ending: MethodResult | None,
     moved: float | None,
     seconds: float,
 ) -> dict[str, Any]:
@@ -114,9 +114,9 @@ def result(
 def _forgetting(
     job: Job,
     measured: dict[str, dict[str, Any]],
-    models: dict[str, Made],
+    models: dict[str, ModelRecord],
     engine: Engine,
-    ending: Ending | None,
+    ending: MethodResult | None,
     moved: float | None,
 ) -> dict[str, Any]:
     """Return what result.json says of a request; nothing where there was none."""

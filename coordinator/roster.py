@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import grpc
 
-from coordinator.metrics import Observations
+from coordinator.metrics import CoordinatorMetrics
 from fedora_vfl.errors import FedoraError, PartyError, to_failure
 from fedora_vfl.process.health import Health
 from fedora_vfl.process.logs import discreet
@@ -38,8 +38,8 @@ class Connection:
 class Roster:
     """Lets parties join and tells when all are here."""
 
-    def __init__(self, federation: Federation, observations: Observations, health: Health, totals: Totals) -> None:
-        self._federation, self._observations, self._health, self._totals = federation, observations, health, totals
+    def __init__(self, federation: Federation, metrics: CoordinatorMetrics, health: Health, totals: Totals) -> None:
+        self._federation, self._metrics, self._health, self._totals = federation, metrics, health, totals
         self._present: dict[str, Connection] = {}
         self._refused: dict[str, tuple[float, PartyError]] = {}  # when, and why
         self._changed = asyncio.Condition()
@@ -74,7 +74,7 @@ class Roster:
         try:
             check_role(context, "active", "passive", came="to join")
             unpack = unpack_control(FromParty)
-            message, packed = await read_first(context, unpack, patience=self._federation.deadlines.join)
+            message, packed = await read_first(context, unpack, timeout=self._federation.deadlines.join)
             if message.WhichOneof("content") != "hello":
                 raise PartyError("a caller", "did not begin with hello")
             check_named(message.hello.party)
@@ -111,7 +111,7 @@ class Roster:
 
     def _tell_joined(self, name: str, here: bool) -> None:
         """Let those who look at the coordinator know who is here, and whether all are."""
-        self._observations.joined(name, here)
+        self._metrics.joined(name, here)
         self._health.set_ready(not self.missing())
 
     def _check(self, name: str, protocol: int) -> None:
@@ -126,7 +126,7 @@ class Roster:
     async def _refuse(self, name: str, error: FedoraError, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
         """Tell the caller why, and remember it for the job that waits for that party."""
         log.warning("refused a connection from %s: %s", context.peer(), discreet(error))
-        self._observations.refused_join()
+        self._metrics.refused_join()
         failure = to_failure(error, reporter=COORDINATOR)
         await context.write(FromCoordinator(failure=failure).SerializeToString())
         if isinstance(error, PartyError) and name in self.missing():

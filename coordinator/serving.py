@@ -10,17 +10,17 @@ import grpc
 
 from coordinator.jobs import SUBMIT, Jobs
 from coordinator.methods.registry import load_method
-from coordinator.metrics import Observations
+from coordinator.metrics import CoordinatorMetrics
 from coordinator.roster import JOIN, Roster
 from fedora_vfl.process.health import Health
-from fedora_vfl.process.metrics import Certificate, Source, Traffic, served
+from fedora_vfl.process.metrics import CertificateMetrics, Source, TrafficMetrics, served
 from fedora_vfl.settings.federation import load_federation
 from fedora_vfl.signing import SigningKey
 from fedora_vfl.wire.addresses import check_address
 from fedora_vfl.wire.channels import listen
 from fedora_vfl.wire.meter import Totals
 from fedora_vfl.wire.protocol import COORDINATOR
-from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Identity, check_secured
+from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Credentials, check_secured
 
 log = logging.getLogger(__name__)
 
@@ -38,23 +38,23 @@ async def serve(
     if listen_at:
         check_address(listen_at, option="--listen")
     federation = load_federation(config)
-    identity = Identity.load(certificates) if certificates else None
-    if identity:
-        identity.check(COORDINATOR_MEMBER)
-        identity.warn()
-    health, totals, observations = Health(), Totals(), Observations(federation.parties)
-    roster = Roster(federation, observations, health, totals)
+    credentials = Credentials.load(certificates) if certificates else None
+    if credentials:
+        credentials.check(COORDINATOR_MEMBER)
+        credentials.warn()
+    health, totals, shown = Health(), Totals(), CoordinatorMetrics(federation.parties)
+    roster = Roster(federation, shown, health, totals)
     key = SigningKey.load_or_make(config.parent / "keys" / COORDINATOR)
     log.info("signs certificates with the key %s", key.public)
-    jobs = Jobs(federation, roster, key, observations)
+    jobs = Jobs(federation, roster, key, shown)
     join: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(roster.join)
     submit: grpc.RpcMethodHandler[Any, Any] = grpc.unary_stream_rpc_method_handler(jobs.submit)
     address = listen_at or federation.coordinator.address
-    check_secured(address, identity, plaintext=federation.plaintext, hint="name their folder with --certificates")
+    check_secured(address, credentials, plaintext=federation.plaintext, hint="name their folder with --certificates")
     handlers = {JOIN: join, SUBMIT: submit, **health.handlers()}
-    sources: list[Source] = [observations, Traffic(COORDINATOR, totals), Certificate(identity)]
+    sources: list[Source] = [shown, TrafficMetrics(COORDINATOR, totals), CertificateMetrics(credentials)]
     with served(metrics, member=COORDINATOR, role=COORDINATOR_MEMBER.role, sources=sources):
-        server = await listen(address, handlers, federation.deadlines.silence, identity=identity)
+        server = await listen(address, handlers, federation.deadlines.silence, credentials=credentials)
         try:
             await asyncio.Event().wait()
         finally:

@@ -17,7 +17,7 @@ from fedora_vfl.wire.tls import (
     CERTIFICATE,
     COORDINATOR_MEMBER,
     KEY,
-    Identity,
+    Credentials,
     Member,
     check_dates,
     check_private,
@@ -157,7 +157,7 @@ def issue_all(federation: Federation, folder: Path, *, days: int = 365, renew: b
     made = [one for one in members if renew or not (folder / one.name / CERTIFICATE).exists()]
     for member in (one for one in members if one not in made):
         try:
-            Identity.load(folder / member.name).check(member)
+            Credentials.load(folder / member.name).check(member)
         except SettingsError as error:
             raise SettingsError(f"{error}; or make all anew: --renew") from None
     for member in made:

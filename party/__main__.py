@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from fedora_vfl.process.lifecycle import ENDS_WITHIN_SECONDS, begin, command_line, run_until_done
-from fedora_vfl.process.logs import called
+from fedora_vfl.process.logs import set_member
 
 
 async def live(config: Path, metrics: str | None, alive: Path | None) -> None:
@@ -15,15 +15,15 @@ async def live(config: Path, metrics: str | None, alive: Path | None) -> None:
     from fedora_vfl.process.metrics import served
     from party.alive import kept_alive
     from party.device import device_for
-    from party.process import Member
+    from party.process import PartyProcess
     from party.settings import load_party
 
     settings, federation = load_party(config)
-    called(settings.name)
+    set_member(settings.name)
     if settings.threads:
         torch.set_num_threads(settings.threads)
     device_for(settings.device, origin=str(config))  # said now, not when the first job comes
-    member = Member(settings, federation)
+    member = PartyProcess(settings, federation)
     role = federation.role(settings.name)
     with served(metrics, member=settings.name, role=role, sources=member.sources):
         async with kept_alive(alive, lambda: member.joined):

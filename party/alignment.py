@@ -16,35 +16,35 @@ from protos.fedora.v1.failure_pb2 import Failure
 class Alignment(Protocol):
     """How the common ids are found; one side at each kind of party."""
 
-    async def offer(self, link: ExchangeLink, ids: Sequence[str], *, patience: float) -> Order:
+    async def offer(self, link: ExchangeLink, ids: Sequence[str], *, timeout: float) -> Order:
         """Take part as a passive party and return the common ids."""
 
-    async def arrange(self, links: Sequence[ExchangeLink], ids: dict[str, str], *, patience: float) -> Order:
+    async def arrange(self, links: Sequence[ExchangeLink], ids: dict[str, str], *, timeout: float) -> Order:
         """Take part as the active party, whose ids come with the set each belongs to, and return the common ids."""
 
 
 class PlainComparison:
     """Compare ids in the open."""
 
-    async def offer(self, link: ExchangeLink, ids: Sequence[str], *, patience: float) -> Order:
+    async def offer(self, link: ExchangeLink, ids: Sequence[str], *, timeout: float) -> Order:
         """Send all ids, get the common ones back."""
         try:
-            await link.send(Parcel(offer=Offer(ids=ids)), patience=patience)
+            await link.send(Parcel(offer=Offer(ids=ids)), timeout=timeout)
         except PartyError as error:
             if error.kind != Failure.LOST:
                 raise
             # If the active party hung up on us, it said why before; what follows reads that first.
-        order = (await expect(link, "order", patience=patience)).order
+        order = (await expect(link, "order", timeout=timeout)).order
         common = [*order.train, *order.validation, *order.test, *order.probe]
         if not set(common) <= set(ids) or len(set(common)) != len(common):
             raise PartyError(link.peer, "sent an order of rows with ids twice, or that this party does not hold")
         return order
 
-    async def arrange(self, links: Sequence[ExchangeLink], ids: dict[str, str], *, patience: float) -> Order:
+    async def arrange(self, links: Sequence[ExchangeLink], ids: dict[str, str], *, timeout: float) -> Order:
         """Collect all offers, keep what everyone has, sort it and tell everyone."""
         common = set(ids)
         for link in links:
-            offered = (await expect(link, "offer", patience=patience)).offer.ids
+            offered = (await expect(link, "offer", timeout=timeout)).offer.ids
             if common and not common & set(offered):
                 raise DataError(f"no sample id is held by all parties: {link.peer} shares none with those before it")
             common &= set(offered)
@@ -56,5 +56,5 @@ class PlainComparison:
             if not getattr(order, name):
                 raise DataError(f"of the {len(chosen)} rows that all parties hold, none is for {name}")
         for link in links:
-            await link.send(Parcel(order=order), patience=patience)
+            await link.send(Parcel(order=order), timeout=timeout)
         return order

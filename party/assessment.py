@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedora_vfl.errors import PartyError
-from party.state import Share
+from party.state import PartyState
 from protos.fedora.v1.phase_pb2 import Samples
 
 FALSE_POSITIVES = 0.01  # of the honest attack's second figure
@@ -86,8 +86,8 @@ def true_positives(members: Tensor, others: Tensor, false_positives: float = FAL
 class Assessor:
     """Turns recorded predictions into figures; it lives as long as the job, for the attack is fitted only once."""
 
-    def __init__(self, share: Share) -> None:
-        self._share = share
+    def __init__(self, state: PartyState) -> None:
+        self._state = state
         self._attack: Attack | None = None
 
     def fit_attack(self, recorded: Recorded) -> dict[str, float]:
@@ -177,14 +177,14 @@ class Assessor:
     @property
     def _poisoned(self) -> bool:
         """Whether labels were changed on purpose: such rows differ from all others, remembered or not."""
-        return self._share.truth is not None
+        return self._state.truth is not None
 
     def _predictions(self, recorded: Recorded, which: "Samples.Set", *, trained_labels: bool = False) -> Predictions:
         if which not in recorded:
             raise PartyError("coordinator", f"asked for figures over {Samples.Set.Name(which)} without recording them")
-        assert self._share.labels is not None
+        assert self._state.labels is not None
         rows, logits = recorded[which]
-        labels = self._share.labels if trained_labels or self._share.truth is None else self._share.truth
+        labels = self._state.labels if trained_labels or self._state.truth is None else self._state.truth
         return Predictions(logits, labels[rows])
 
     def _held_out(self, recorded: Recorded) -> tuple[Predictions, Predictions]:
@@ -195,7 +195,7 @@ class Assessor:
 
     def _forgotten_classes(self) -> Tensor:
         """Return the classes of which no training row remains."""
-        sets, labels = self._share.sets.rows, self._share.labels
+        sets, labels = self._state.sets.rows, self._state.labels
         assert labels is not None
         gone, kept = torch.unique(labels[sets[Samples.FORGET]]), labels[sets[Samples.REMAINING]]
         only_gone: Tensor = gone[~torch.isin(gone, kept)]

@@ -19,9 +19,9 @@ ExchangeLink = Link[Parcel | TensorParcel, Parcel | TensorParcel]
 _NOUNS = {Kind.EMBEDDING: "an embedding", Kind.GRADIENT: "a gradient"}
 
 
-async def expect(link: ExchangeLink, content: str, *, patience: float) -> Parcel:
+async def expect(link: ExchangeLink, content: str, *, timeout: float) -> Parcel:
     """Return the next parcel, which must be of this content."""
-    parcel = await link.receive(patience=patience)
+    parcel = await link.receive(timeout=timeout)
     if isinstance(parcel, Parcel):
         found = parcel.WhichOneof("content")
         if found == "failure":
@@ -38,16 +38,16 @@ class TensorExchange:
         self.link, self.width, self.dtype = link, width, DTYPES[dtype]
         self._clock = clock
 
-    async def send(self, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, patience: float) -> None:
+    async def send(self, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, timeout: float) -> None:
         """Begin to send the tensor of one batch, in the job's wire type."""
         with self._clock.spend(SENDING):
             values = tensor.detach().to(self.dtype)
-            await self.link.post(TensorParcel(kind, phase.number, step, values), patience=patience)
+            await self.link.post(TensorParcel(kind, phase.number, step, values), timeout=timeout)
 
-    async def receive(self, kind: Kind, phase: Phase, step: int, rows: int, *, patience: float) -> Tensor:
+    async def receive(self, kind: Kind, phase: Phase, step: int, rows: int, *, timeout: float) -> Tensor:
         """Return the float32 tensor of one batch; anything but the one that is due is an error naming the sender."""
         with self._clock.spend(WAITING):
-            parcel = await self.link.receive(patience=patience)
+            parcel = await self.link.receive(timeout=timeout)
         if isinstance(parcel, Parcel) and parcel.WhichOneof("content") == "failure":
             raise from_failure(parcel.failure)
         if not isinstance(parcel, TensorParcel) or (parcel.kind, parcel.phase, parcel.step) != (

@@ -7,7 +7,7 @@ from party.clock import Clock
 from protos.fedora.v1.phase_pb2 import Report
 
 
-class Observations:
+class PartyMetrics:
     """The figures of one party, for as long as its process lives."""
 
     def __init__(self, own_rows: int) -> None:

@@ -11,7 +11,7 @@ from fedora_vfl.wire import tensors
 from fedora_vfl.wire.channels import Secured, check_right_service, dial, path, reach
 from fedora_vfl.wire.link import READ_AHEAD, Link
 from fedora_vfl.wire.protocol import PROTOCOL
-from fedora_vfl.wire.tls import Member as MemberName
+from fedora_vfl.wire.tls import Member
 from party import duals
 from party.clock import SENDING, WAITING
 from party.exchange import ExchangeLink, TensorExchange, expect
@@ -39,41 +39,41 @@ class Passive(Role):
 
     async def connect(self) -> Order:
         """Dial the active party, say who is calling, and agree on the rows."""
-        federation, name = self.around.federation, self.around.settings.name
+        federation, name = self.context.federation, self.context.settings.name
         active, deadlines = federation.active, federation.deadlines
-        secured: Secured = {"identity": self.around.identity, "peer": MemberName(active.name, "active")}
+        secured: Secured = {"credentials": self.context.credentials, "peer": Member(active.name, "active")}
         self._channel = dial(active.address, deadlines.silence, answer=deadlines.step, **secured)
         await reach(self._channel, active.address, deadlines.join, **secured)
         call: grpc.aio.StreamStreamCall[bytes, bytes] = self._channel.stream_stream(path(OPEN))()
         self._link = Link(
-            call, me=name, peer=active.name, meter=self.around.meter, pack=tensors.pack, unpack=tensors.unpack
+            call, me=name, peer=active.name, meter=self.context.meter, pack=tensors.pack, unpack=tensors.unpack
         )
         greeting = Greeting(protocol=PROTOCOL, party=name, job=self.job.job)
-        self.exchanges = [TensorExchange(self._link, self.job.wire_dtype, 0, self.around.observations.clock)]
+        self.exchanges = [TensorExchange(self._link, self.job.wire_dtype, 0, self.context.metrics.clock)]
         try:
-            await self._link.send(Parcel(greeting=greeting), patience=deadlines.join)
-            return await self.alignment.offer(self._link, self.around.records.ids, patience=deadlines.setup)
+            await self._link.send(Parcel(greeting=greeting), timeout=deadlines.join)
+            return await self.alignment.offer(self._link, self.context.records.ids, timeout=deadlines.setup)
         except PartyError:
             await check_right_service(call, active.name, active.address)
             raise
 
     async def run_batches(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:
         """Send h_i for every batch; where the phase has gradients, apply each as it comes back."""
-        assert self.share is not None
+        assert self.state is not None
         (exchange,) = self.exchanges
-        patience = self.around.federation.deadlines.step
-        window = WINDOW if rule.standing else 1
+        timeout = self.context.federation.deadlines.step
+        window = WINDOW if rule.parameters_frozen else 1
         unanswered: deque[tuple[int, Tensor]] = deque()
 
         async def absorb() -> None:
             step, embedding = unanswered.popleft()
-            gradient = await exchange.receive(Kind.GRADIENT, phase, step, len(embedding), patience=patience)
+            gradient = await exchange.receive(Kind.GRADIENT, phase, step, len(embedding), timeout=timeout)
             torch.autograd.backward(embedding, gradient)
             rule.step()
 
         for step, rows in enumerate(drawn):
-            embedding = self.noise.apply(self.share.embed(rows, phase, step).cpu(), rows, phase.number, step)
-            await exchange.send(Kind.EMBEDDING, phase, step, embedding, patience=patience)
+            embedding = self.noise.apply(self.state.embed(rows, phase, step).cpu(), rows, phase.number, step)
+            await exchange.send(Kind.EMBEDDING, phase, step, embedding, timeout=timeout)
             if rule.needs_gradients:
                 unanswered.append((step, embedding))
                 if len(unanswered) == window:
@@ -84,22 +84,22 @@ class Passive(Role):
     async def find_rows(self, request: Request) -> Tensor:
         """Learn from the active party which rows a request means."""
         (exchange,) = self.exchanges
-        parcel = await expect(exchange.link, "forget", patience=self.around.federation.deadlines.setup)
+        parcel = await expect(exchange.link, "forget", timeout=self.context.federation.deadlines.setup)
         return check_rows(list(parcel.forget.rows), len(self.order.train), sender=exchange.link.peer)
 
     async def settle_dual(self, phase: Phase, rule: DualAscent, report: Report) -> None:
         """Take over the scalar form's Ω; or update the own one and tell a summary of it."""
         (exchange,) = self.exchanges
-        patience = self.around.federation.deadlines.step
-        clock = self.around.observations.clock
+        timeout = self.context.federation.deadlines.step
+        clock = self.context.metrics.clock
         if rule.scalar:
             with clock.spend(WAITING):
-                omega = await duals.receive_omega(exchange.link, phase, patience=patience)
+                omega = await duals.receive_omega(exchange.link, phase, timeout=timeout)
             rule.settle(omega)
         else:
             summary = rule.settle(None)
             with clock.spend(SENDING):
-                await duals.send_summary(exchange.link, phase, rule, summary, patience=patience)
+                await duals.send_summary(exchange.link, phase, rule, summary, timeout=timeout)
 
     async def close(self) -> None:
         """Hang up."""

@@ -12,20 +12,21 @@ import grpc
 from fedora_vfl.errors import FedoraError, PartyError, from_failure, to_failure
 from fedora_vfl.process import logs
 from fedora_vfl.process.logs import discreet, unexpected
-from fedora_vfl.process.metrics import Certificate, Source, Traffic
+from fedora_vfl.process.metrics import CertificateMetrics, Source, TrafficMetrics
 from fedora_vfl.settings.federation import Federation
 from fedora_vfl.signing import SigningKey
 from fedora_vfl.wire.channels import Secured, check_right_service, dial, path, reach
 from fedora_vfl.wire.link import Link, pack_control, unpack_control
 from fedora_vfl.wire.meter import Meter, Totals
 from fedora_vfl.wire.protocol import COORDINATOR, PROTOCOL, VERSION
-from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Identity, check_secured
-from fedora_vfl.wire.tls import Member as MemberName
-from party.active import Active, Reception
+from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Credentials, Member, check_secured
+from party.active import Active
+from party.context import PartyContext
 from party.data.reading import read
-from party.metrics import Observations
+from party.exchange_server import ExchangeServer
+from party.metrics import PartyMetrics
 from party.passive import Passive
-from party.role import Role, Surroundings
+from party.role import Role
 from party.settings import PartySettings
 from party.state import own_bottom
 from protos.fedora.v1.control_pb2 import (
@@ -36,8 +37,8 @@ from protos.fedora.v1.control_pb2 import (
     Idle,
     Privacy,
     Readings,
+    RolledBack,
     Saved,
-    TakenBack,
 )
 from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.phase_pb2 import Progress
@@ -53,7 +54,7 @@ ControlLink = Link[FromParty, FromCoordinator]
 Work = Callable[[ControlLink, FromCoordinator], Awaitable[FromParty]]
 
 
-class Member:
+class PartyProcess:
     """One party process: it keeps its rows and its place in the federation from job to job."""
 
     def __init__(self, settings: PartySettings, federation: Federation) -> None:
@@ -63,12 +64,12 @@ class Member:
         records = read(settings.data, with_labels=active)
         log.info("%s: %d rows, %s", settings.data.path, len(records.ids), records.described())
         log.info("signs its statements with the key %s", SigningKey.load_or_make(settings.keys).public)
-        self._totals, self._observations = Totals(), Observations(own_rows=len(records.ids))
-        identity = _identity(settings, federation)
-        self._around = Surroundings(
-            settings, federation, records, Meter(self._totals), self._observations, identity=identity
+        self._totals, self._metrics = Totals(), PartyMetrics(own_rows=len(records.ids))
+        credentials = _credentials(settings, federation)
+        self._context = PartyContext(
+            settings, federation, records, Meter(self._totals), self._metrics, credentials=credentials
         )
-        self._reception = Reception(self._around) if active else None
+        self._exchange_server = ExchangeServer(self._context) if active else None
         self._role: Role | None = None
         self._work: asyncio.Task[None] | None = None
         self._welcome = False  # whether the coordinator has let this party in
@@ -80,7 +81,7 @@ class Member:
             "drop": self._drop,
             "restart": self._restart,
             "phase": self._phase,
-            "take_back": self._take_back,
+            "rollback": self._rollback,
             "assess": self._assess,
             "save": self._save,
             "attest": self._attest,
@@ -90,27 +91,27 @@ class Member:
     @property
     def sources(self) -> list[Source]:
         """What there is to see of this party while it works."""
-        traffic = Traffic(self._around.settings.name, self._totals)
-        return [self._observations, traffic, Certificate(self._around.identity)]
+        traffic = TrafficMetrics(self._context.settings.name, self._totals)
+        return [self._metrics, traffic, CertificateMetrics(self._context.credentials)]
 
     @property
     def joined(self) -> bool:
         """Whether the coordinator has let this party in, and is still there."""
-        return self._observations.joined
+        return self._metrics.joined
 
     async def live(self) -> None:
         """Serve the coordinator; when the connection is lost, try to join again for as long as the deadline allows."""
-        if self._reception:
-            await self._reception.start()
-        been_in, deadline = False, time.monotonic() + self._around.federation.deadlines.join
-        noticed = time.monotonic() + 2 * self._around.federation.deadlines.silence  # that an earlier process has ended
+        if self._exchange_server:
+            await self._exchange_server.start()
+        been_in, deadline = False, time.monotonic() + self._context.federation.deadlines.join
+        noticed = time.monotonic() + 2 * self._context.federation.deadlines.silence  # that an earlier process has ended
         try:
             while True:
                 try:
                     await self._serve()
                 except PartyError as error:
                     if self._welcome:
-                        been_in, deadline = True, time.monotonic() + self._around.federation.deadlines.join
+                        been_in, deadline = True, time.monotonic() + self._context.federation.deadlines.join
                     # One that comes back may be faster than the coordinator's notice that it was gone.
                     back = been_in or time.monotonic() < noticed
                     passing = error.kind == Failure.LOST or (error.kind == Failure.TAKEN and back)
@@ -122,15 +123,15 @@ class Member:
                     await self._dismiss()
                 await asyncio.sleep(REJOIN_SECONDS)
         finally:
-            if self._reception:
-                await self._reception.stop()
+            if self._exchange_server:
+                await self._exchange_server.stop()
 
     async def _serve(self) -> None:
         """Join the coordinator and answer it until the connection ends."""
-        federation, name = self._around.federation, self._around.settings.name
+        federation, name = self._context.federation, self._context.settings.name
         address, deadlines = federation.coordinator.address, federation.deadlines
         self._welcome = False
-        secured: Secured = {"identity": self._around.identity, "peer": COORDINATOR_MEMBER}
+        secured: Secured = {"credentials": self._context.credentials, "peer": COORDINATOR_MEMBER}
         async with dial(address, deadlines.silence, **secured) as channel:
             await reach(channel, address, deadlines.join, **secured)
             call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(path(JOIN))()
@@ -138,17 +139,17 @@ class Member:
                 call,
                 me=name,
                 peer=COORDINATOR,
-                meter=self._around.meter,
+                meter=self._context.meter,
                 pack=pack_control,
                 unpack=unpack_control(FromCoordinator),
             )
             try:
                 await link.send(FromParty(hello=Hello(protocol=PROTOCOL, party=name, version=VERSION)))
                 while True:
-                    await self._obey(link, await link.receive(patience=None if self._welcome else deadlines.join))
+                    await self._obey(link, await link.receive(timeout=None if self._welcome else deadlines.join))
             except asyncio.CancelledError:
-                if self._reception:
-                    self._reception.health.leave()  # first of all: nobody should come who would be sent away
+                if self._exchange_server:
+                    self._exchange_server.health.leave()  # first of all: nobody should come who would be sent away
                 await self._say_goodbye(link)
                 raise
             except PartyError:
@@ -159,10 +160,10 @@ class Member:
 
     async def _say_goodbye(self, link: ControlLink) -> None:
         """Tell the coordinator that this party was stopped on purpose, if it still listens."""
-        name = self._around.settings.name
+        name = self._context.settings.name
         goodbye = Failure(kind=Failure.LEFT, culprit=name, reason="was stopped by a signal")
         with contextlib.suppress(PartyError):
-            await link.send(FromParty(failure=goodbye), patience=GOODBYE_SECONDS)
+            await link.send(FromParty(failure=goodbye), timeout=GOODBYE_SECONDS)
 
     async def _obey(self, link: ControlLink, message: FromCoordinator) -> None:
         """Start what a message asks for; only a dismissal interrupts what is under way."""
@@ -194,11 +195,11 @@ class Member:
             answer = await self._works[asked](link, message)
         except FedoraError as error:
             log.error("%s", discreet(error))
-            answer = FromParty(failure=to_failure(error, reporter=self._around.settings.name))
+            answer = FromParty(failure=to_failure(error, reporter=self._context.settings.name))
         except Exception as error:
             log.error("%s", unexpected(error))
             reason = f"failed with an unexpected {type(error).__name__}: {error}"
-            failure = Failure(kind=Failure.INTERNAL, culprit=self._around.settings.name, reason=reason)
+            failure = Failure(kind=Failure.INTERNAL, culprit=self._context.settings.name, reason=reason)
             answer = FromParty(failure=failure)
         self._busy = False
         await link.send(answer)
@@ -208,11 +209,11 @@ class Member:
             raise PartyError(COORDINATOR, "sent a new job before the last one was dismissed")
         logs.in_job(message.setup.job)
         log.info("a job begins")
-        self._observations.in_job = True
+        self._metrics.in_job = True
         self._role = (
-            Active(self._around, message.setup, self._reception)
-            if self._reception
-            else Passive(self._around, message.setup)
+            Active(self._context, message.setup, self._exchange_server)
+            if self._exchange_server
+            else Passive(self._context, message.setup)
         )
         return FromParty(ready=await self._role.prepare())
 
@@ -220,7 +221,7 @@ class Member:
         async def tell(progress: Progress) -> None:
             await link.send(FromParty(progress=progress))
 
-        self._around.meter.enter(message.phase.name, message.phase.round)
+        self._context.meter.enter(message.phase.name, message.phase.round)
         logs.in_phase(message.phase.name, message.phase.round)
         return FromParty(report=await self._in_job().run(message.phase, tell))
 
@@ -235,9 +236,9 @@ class Member:
     async def _restart(self, _: ControlLink, message: FromCoordinator) -> FromParty:
         return FromParty(restarted=self._in_job().restart(message.restart))
 
-    async def _take_back(self, _: ControlLink, message: FromCoordinator) -> FromParty:
-        self._in_job().ready().take_back(message.take_back.marks)
-        return FromParty(taken_back=TakenBack())
+    async def _rollback(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+        self._in_job().ready().rollback(message.rollback.checkpoints)
+        return FromParty(rolled_back=RolledBack())
 
     async def _assess(self, _: ControlLink, message: FromCoordinator) -> FromParty:
         role = self._in_job()
@@ -246,12 +247,12 @@ class Member:
         return FromParty(assessment=role.assess(message.assess))
 
     async def _save(self, _: ControlLink, message: FromCoordinator) -> FromParty:
-        share = self._in_job().ready()
-        path = self._around.settings.model_path(message.save.name)
+        state = self._in_job().ready()
+        path = self._context.settings.model_path(message.save.name)
         try:
-            digest = share.save(path, message.save.identity, message.save.training)
+            digest = state.save(path, message.save.identity, message.save.training)
         except OSError as error:
-            raise PartyError(self._around.settings.name, f"cannot write {path}: {error.strerror}") from None
+            raise PartyError(self._context.settings.name, f"cannot write {path}: {error.strerror}") from None
         log.info("the model is kept as %s", path)
         return FromParty(saved=Saved(name=message.save.name, sha256=digest))
 
@@ -261,7 +262,7 @@ class Member:
     async def _collect(self, _: ControlLink, message: FromCoordinator) -> FromParty:
         loss = self._in_job().noise.loss()
         privacy = Privacy(**asdict(loss)) if loss else None
-        return FromParty(readings=Readings(readings=self._around.meter.close(), privacy=privacy))
+        return FromParty(readings=Readings(readings=self._context.meter.close(), privacy=privacy))
 
     def _in_job(self) -> Role:
         if self._role is None:
@@ -270,9 +271,9 @@ class Member:
 
     def _tell_joined(self, joined: bool) -> None:
         """Let those who look at this party know whether it is joined to the coordinator."""
-        self._observations.joined = joined
-        if self._reception:
-            self._reception.health.set_ready(joined)
+        self._metrics.joined = joined
+        if self._exchange_server:
+            self._exchange_server.health.set_ready(joined)
 
     async def _dismiss(self) -> None:
         """Drop the job, if there is one, with all it holds."""
@@ -285,23 +286,23 @@ class Member:
             await role.close()
             log.info("the job has ended")
         logs.in_job("")
-        self._observations.in_job = False
-        self._around.meter.close()
+        self._metrics.in_job = False
+        self._context.meter.close()
 
 
-def _identity(settings: PartySettings, federation: Federation) -> Identity | None:
+def _credentials(settings: PartySettings, federation: Federation) -> Credentials | None:
     """Return the party's certificate, or none where it can do without; what is wrong with it is said at once."""
-    identity = Identity.load(settings.certificates) if settings.certificates else None
-    if identity:
-        identity.check(MemberName(settings.name, federation.role(settings.name)))
-        identity.warn()
+    credentials = Credentials.load(settings.certificates) if settings.certificates else None
+    if credentials:
+        credentials.check(Member(settings.name, federation.role(settings.name)))
+        credentials.warn()
     listens = settings.listen if settings.name == federation.active.name else None
     addresses = {federation.coordinator.address, listens or federation.active.address}
     for address in sorted(addresses):
         check_secured(
             address,
-            identity,
+            credentials,
             plaintext=federation.plaintext,
             hint="name their folder as `certificates` in the party file",
         )
-    return identity
+    return credentials

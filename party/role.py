@@ -3,7 +3,6 @@
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -11,23 +10,17 @@ from torch import Tensor
 
 from fedora_vfl.certificates.statement import commit, sign_statement, statement
 from fedora_vfl.errors import DataError, PartyError
-from fedora_vfl.settings.federation import Federation
 from fedora_vfl.settings.files import parse
 from fedora_vfl.settings.model import Model
 from fedora_vfl.signing import SigningKey
-from fedora_vfl.wire.meter import Meter
-from fedora_vfl.wire.tls import Identity
 from party import batches
-from party import state as share
 from party.account import Account
 from party.alignment import Alignment, PlainComparison
-from party.data.records import Records
+from party.context import PartyContext
 from party.device import device_for
 from party.exchange import TensorExchange
-from party.metrics import Observations
 from party.privacy import Noise
-from party.settings import PartySettings
-from party.state import Share
+from party.state import PartyState, assemble, reload
 from party.updates import DualAscent, Rule, rule_for
 from protos.fedora.v1.control_pb2 import Accepted, Attest, Dropped, Ready, Request, Restart, Restarted, Setup, Statement
 from protos.fedora.v1.exchange_pb2 import Order
@@ -36,30 +29,18 @@ from protos.fedora.v1.phase_pb2 import Phase, Progress, Report, Samples
 Tell = Callable[[Progress], Awaitable[None]]
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """What a party has before any job: its settings, its rows, its byte meter."""
-
-    settings: PartySettings
-    federation: Federation
-    records: Records
-    meter: Meter
-    observations: Observations
-    identity: Identity | None = None  # this party's certificate
-
-
 class Role(ABC):
     """A passive or active party in one job."""
 
-    def __init__(self, around: Surroundings, setup: Setup) -> None:
-        self.around, self.job = around, setup
+    def __init__(self, context: PartyContext, setup: Setup) -> None:
+        self.context, self.job = context, setup
         self.alignment: Alignment = PlainComparison()
-        self.share: Share | None = None
+        self.state: PartyState | None = None
         self.order = Order()
         self.account: Account | None = None  # from the moment rows are dropped
         self.metrics: dict[str, dict[str, float]] = {}  # active party: figures by model
         self.exchanges: list[TensorExchange] = []
-        self.noise = Noise(around.settings.privacy, party=around.settings.name)
+        self.noise = Noise(context.settings.privacy, party=context.settings.name)
 
     @abstractmethod
     async def connect(self) -> Order:
@@ -85,16 +66,16 @@ class Role(ABC):
         """Join the rows and make the networks."""
         self._check_members()
         order = self.order = await self.connect()
-        settings, setup = self.around.settings, self.job
+        settings, setup = self.context.settings, self.job
         model = parse(setup.model, Model, origin="model") if setup.model else None
         passive = list(setup.passive) if self._is_active else None
         _check_writable(settings.models)
         if setup.load:
             path = settings.model_path(setup.load)
-            made = share.reload(self.around.records, order, path, place=self._place, wanted=model, passive=passive)
+            made = reload(self.context.records, order, path, place=self._place, wanted=model, passive=passive)
         else:
-            made = share.assemble(
-                self.around.records,
+            made = assemble(
+                self.context.records,
                 order,
                 party=settings.name,
                 place=self._place,
@@ -104,11 +85,11 @@ class Role(ABC):
                 passive=passive,
             )
         made.move_to(device_for(settings.device, origin=f"{settings.name}'s party file"))
-        self.share = made
+        self.state = made
         for exchange in self.exchanges:
             exchange.width = made.model.embedding
         return Ready(
-            own_rows=len(self.around.records.ids),
+            own_rows=len(self.context.records.ids),
             parameters=made.parameters,
             embedding=made.model.embedding,
             train=len(order.train),
@@ -123,7 +104,7 @@ class Role(ABC):
 
     def _check_members(self) -> None:
         """Refuse a job among others than this party's federation file says."""
-        here, there = set(self.around.federation.passive), set(self.job.passive)
+        here, there = set(self.context.federation.passive), set(self.job.passive)
         if here != there:
             said = f"runs jobs with the passive parties {', '.join(sorted(there))}, and the file here has"
             remedy = "give all members the same federation file, and start them again"
@@ -131,57 +112,57 @@ class Role(ABC):
 
     @property
     def _is_active(self) -> bool:
-        return self.around.settings.name == self.around.federation.active.name
+        return self.context.settings.name == self.context.federation.active.name
 
     @property
     def _place(self) -> int:
         """The place among the bottom models; the active party's is last."""
         # The coordinator's order counts, whatever the order in this party's copy of the federation file.
         passive = list(self.job.passive)
-        return len(passive) if self._is_active else passive.index(self.around.settings.name)
+        return len(passive) if self._is_active else passive.index(self.context.settings.name)
 
-    def ready(self) -> Share:
-        """Return the share of a job that has been set up."""
-        if self.share is None:
+    def ready(self) -> PartyState:
+        """Return the state of a job that has been set up."""
+        if self.state is None:
             raise PartyError("coordinator", "asked for work before the job was set up")
-        return self.share
+        return self.state
 
     async def request(self, request: Request) -> Accepted:
         """Find the rows to forget, but go on as before until they are dropped."""
-        share = self.ready()
+        state = self.ready()
         rows = await self.find_rows(request)
-        share.sets = share.sets.forgetting(rows)
-        return Accepted(rows=len(rows), remaining=len(share.sets.rows[Samples.REMAINING]))
+        state.sets = state.sets.forgetting(rows)
+        return Accepted(rows=len(rows), remaining=len(state.sets.rows[Samples.REMAINING]))
 
     def drop(self) -> Dropped:
         """Take the rows to forget out of the training rows; the model as it is now is Θ_init."""
-        share = self.ready()
-        forget, remaining = (share.sets.rows[which] for which in (Samples.FORGET, Samples.REMAINING))
+        state = self.ready()
+        forget, remaining = (state.sets.rows[which] for which in (Samples.FORGET, Samples.REMAINING))
         if not len(forget):
             raise PartyError("coordinator", "asked to drop rows before a request named any")
-        settings, dropped = self.around.settings, Dropped(rows=len(forget), remaining=len(remaining))
+        settings, dropped = self.context.settings, Dropped(rows=len(forget), remaining=len(remaining))
         ids = [self.order.train[row] for row in forget.tolist()]
         self.account = Account(dropped, commit(settings.keys, job=self.job.job, party=settings.name, ids=ids))
-        share.sets = share.sets.dropping()
-        share.begin()
+        state.sets = state.sets.dropping()
+        state.begin()
         return dropped
 
     def restart(self, restart: Restart) -> Restarted:
         """Go on from a saved model, or from fresh parameters."""
-        share = self.ready()
-        path = self.around.settings.model_path(restart.load) if restart.load else None
-        share.restart(path, place=self._place, seed=restart.seed)
-        return Restarted(identity=share.description.get("identity", ""))
+        state = self.ready()
+        path = self.context.settings.model_path(restart.load) if restart.load else None
+        state.restart(path, place=self._place, seed=restart.seed)
+        return Restarted(identity=state.description.get("identity", ""))
 
     def attest(self, attest: Attest) -> Statement:
         """Sign what this party can say of the unlearning."""
-        settings, account = self.around.settings, self.account
+        settings, account = self.context.settings, self.account
         if account is None:
             raise PartyError("coordinator", "asked for a statement before rows were dropped")
         content = statement(
             job=self.job.job,
             party=settings.name,
-            role=self.around.federation.role(settings.name),
+            role=self.context.federation.role(settings.name),
             commitment=account.commitment,
             dropped=account.dropped.rows,
             remaining=account.dropped.remaining,
@@ -199,23 +180,23 @@ class Role(ABC):
 
     async def run(self, phase: Phase, tell: Tell) -> Report:
         """Run one phase and report on it."""
-        observations = self.around.observations
-        with observations.clock.phase(phase.name) as spent:
+        metrics = self.context.metrics
+        with metrics.clock.phase(phase.name) as spent:
             report = await self._run(phase, tell)
             told = spent()
         report.compute_seconds, report.wait_seconds = told.computing, told.waiting + told.sending
-        observations.finished(phase.name, report)
+        metrics.finished(phase.name, report)
         return report
 
     async def _run(self, phase: Phase, tell: Tell) -> Report:
         """Do what a phase asks for and say what came of it."""
-        share = self.ready()
-        drawn = batches.draw(share.sets, phase.over, phase.plan)
-        if phase.mark:
-            share.mark()
-        rule = rule_for(phase.update, share.networks.parameters(), share.memory)
-        share.networks.train(phase.train_mode)
-        before = [] if rule.standing else share.snapshot()
+        state = self.ready()
+        drawn = batches.draw(state.sets, phase.over, phase.plan)
+        if phase.checkpoint:
+            state.checkpoint()
+        rule = rule_for(phase.update, state.networks.parameters(), state.memory)
+        state.networks.train(phase.train_mode)
+        before = [] if rule.parameters_frozen else state.snapshot()
         report = Report(phase=phase.number, rows=sum(len(rows) for rows in drawn), steps=len(drawn))
         with torch.set_grad_enabled(rule.needs_gradients):
             await self.run_batches(phase, rule, drawn, report, tell)
@@ -223,7 +204,7 @@ class Role(ABC):
             await self.settle_dual(phase, rule, report)
         report.figures.update(rule.finish())
         if before:
-            report.change_squared = share.change_squared(before)
+            report.change_squared = state.change_squared(before)
         if self.account:
             self.account.add(phase, rule, report)
         return report

@@ -1,4 +1,4 @@
-"""One party's share of a job: its aligned rows, its networks, what its update rules remember, and how they are kept."""
+"""One party's state in a job: its aligned rows, its networks, what its update rules remember, and how they are kept."""
 
 import json
 from dataclasses import dataclass, field
@@ -30,15 +30,15 @@ CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
-class Mark:
-    """All state of a share that phases change, as it was at one moment."""
+class Checkpoint:
+    """All state that phases change, as it was at one moment."""
 
     networks: dict[str, Tensor]
     kept: dict[str, Any]
 
 
 @dataclass
-class Share:
+class PartyState:
     """The state of one party in one job. It has one owner, the party's role."""
 
     model: Model
@@ -50,7 +50,7 @@ class Share:
     truth: Tensor | None = None  # the true classes, where labels were changed on purpose
     memory: Memory = field(default_factory=Memory)
     device: torch.device = CPU  # where the networks are; rows and labels stay in main memory
-    _marks: list[Mark] = field(default_factory=list)
+    _checkpoints: list[Checkpoint] = field(default_factory=list)
 
     def embed(self, rows: Tensor, phase: Phase, step: int) -> Tensor:
         """Return h_i = φ_i(A_i; θ_i) for some rows."""
@@ -85,23 +85,25 @@ class Share:
         pairs = zip(self.networks.parameters(), before, strict=True)
         return sum(float((now.detach().double() - then.double()).square().sum()) for now, then in pairs)
 
-    def mark(self) -> None:
-        """Remember the state as it is now, and as it was at the last mark."""
-        now = Mark(_copied(dict(self.networks.state_dict())), _copied(self.memory.kept))
-        self._marks = [*self._marks[-1:], now]
+    def checkpoint(self) -> None:
+        """Remember the state as it is now, and as it was at the last checkpoint."""
+        now = Checkpoint(_copied(dict(self.networks.state_dict())), _copied(self.memory.kept))
+        self._checkpoints = [*self._checkpoints[-1:], now]
 
-    def take_back(self, marks: int) -> None:
+    def rollback(self, checkpoints: int) -> None:
         """Return to the state of a mark, the last one or the one before it; that one and later ones are gone then."""
-        if not 0 < marks <= len(self._marks):
-            raise PartyError("coordinator", f"asked to take back {marks} marks where {len(self._marks)} are kept")
-        mark = self._marks[-marks]
-        del self._marks[-marks:]
-        self.networks.load_state_dict(mark.networks)
-        self.memory.kept = mark.kept
+        if not 0 < checkpoints <= len(self._checkpoints):
+            raise PartyError(
+                "coordinator", f"asked to take back {checkpoints} checkpoints where {len(self._checkpoints)} are kept"
+            )
+        checkpoint = self._checkpoints[-checkpoints]
+        del self._checkpoints[-checkpoints:]
+        self.networks.load_state_dict(checkpoint.networks)
+        self.memory.kept = checkpoint.kept
 
     def begin(self) -> None:
         """Take the parameters as they are for θ_init, and forget what update rules remember."""
-        self.memory, self._marks = Memory(initial=self.snapshot()), []
+        self.memory, self._checkpoints = Memory(initial=self.snapshot()), []
 
     def restart(self, path: Path | None, *, place: int, seed: int) -> None:
         """Go on from a saved model, or from fresh parameters."""
@@ -109,7 +111,7 @@ class Share:
             self.networks = self._fresh_networks(place, seed).to(self.device)
             self.description.pop("identity", None)
             # θ_init stays the trained model: how far a retrained one is from it is measured in the end.
-            self.memory, self._marks = Memory(initial=self.memory.initial), []
+            self.memory, self._checkpoints = Memory(initial=self.memory.initial), []
         else:
             description, values = _read_model(path)
             _fill(self.networks, values, path)
@@ -153,8 +155,8 @@ def assemble(
     model: Model,
     own_bottom: dict[str, Any] | None,
     passive: list[str] | None,
-) -> Share:
-    """Make a party's share with fresh parameters. `passive` is given to the active party, which gets the top model."""
+) -> PartyState:
+    """Make a party's state with fresh parameters. `passive` is given to the active party, which gets the top model."""
     aligned, sets = _align(records, order)
     train = np.arange(len(order.train))
     description: dict[str, Any] = {"party": party, "model": model.model_dump(), "own_bottom": own_bottom}
@@ -170,8 +172,8 @@ def assemble(
 
 def reload(
     records: Records, order: Order, path: Path, *, place: int, wanted: Model | None, passive: list[str] | None
-) -> Share:
-    """Make a party's share from a saved model; it must be the model the job describes, if the job describes one."""
+) -> PartyState:
+    """Make a party's state from a saved model; it must be the model the job describes, if the job describes one."""
     description, values = _read_model(path)
     if wanted is not None and wanted != Model.model_validate(description["model"]):
         kept = description["model"]
@@ -180,9 +182,9 @@ def reload(
         trained, now = (", ".join(names or ["nobody"]) for names in (description.get("passive"), passive))
         raise DataError(f"{path}: was trained with passive parties {trained}, in this order; now there are {now}")
     aligned, sets = _align(records, order)
-    share = _build(aligned, sets, description, place=place, seed=0)
-    _fill(share.networks, values, path)
-    return share
+    state = _build(aligned, sets, description, place=place, seed=0)
+    _fill(state.networks, values, path)
+    return state
 
 
 def _read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -216,7 +218,7 @@ def _align(records: Records, order: Order) -> tuple[Records, SampleSets]:
     return records.select(rows), SampleSets.consecutive(*(len(part) for part in parts))
 
 
-def _build(aligned: Records, sets: SampleSets, description: dict[str, Any], *, place: int, seed: int) -> Share:
+def _build(aligned: Records, sets: SampleSets, description: dict[str, Any], *, place: int, seed: int) -> PartyState:
     """Encode the rows and make the networks that a description tells of."""
     inputs = labels = truth = None
     if "encoding" in description:
@@ -231,7 +233,7 @@ def _build(aligned: Records, sets: SampleSets, description: dict[str, Any], *, p
         if aligned.truth is not None:
             truth = torch.from_numpy(classes.apply(aligned.truth, origin=aligned.origin))
     networks = _networks(description, inputs.shape if inputs else None, place=place, seed=seed)
-    return Share(Model.model_validate(description["model"]), networks, inputs, labels, sets, description, truth)
+    return PartyState(Model.model_validate(description["model"]), networks, inputs, labels, sets, description, truth)
 
 
 def _networks(description: dict[str, Any], shape: tuple[int, ...] | None, *, place: int, seed: int) -> nn.ModuleDict:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from coordinator.job import Job
-from coordinator.methods import Method, Outcome, R, TakeBack
+from coordinator.methods import Method, PhaseOutcome, R, Rollback
 from coordinator.methods.training import learning_rate
 from fedora_vfl.sampling.seeds import derive
 from fedora_vfl.settings.model import Model
@@ -134,14 +134,14 @@ class Unlearning:
         self.optimizer: torch.optim.Optimizer | None = None
         self.support = [torch.zeros_like(one) for one in self.parameters]
         self.losses: list[float] = []  # L_u of every unlearning phase
-        self.marks: list[Any] = []
+        self.checkpoints: list[Any] = []
 
     def perform(self, method: Method[R]) -> R:
         try:
             phase = next(method)
             while True:
-                if isinstance(phase, TakeBack):
-                    self._take_back(phase.marks)
+                if isinstance(phase, Rollback):
+                    self._rollback(phase.checkpoints)
                 else:
                     outcome = self._run(phase)
                 phase = method.send(outcome)
@@ -149,10 +149,12 @@ class Unlearning:
             value: R = stop.value
             return value
 
-    def _run(self, phase: Phase) -> Outcome:
-        if phase.mark:
+    def _run(self, phase: Phase) -> PhaseOutcome:
+        if phase.checkpoint:
             moments = self.optimizer.state_dict() if self.optimizer else None
-            self.marks.append(copy.deepcopy((self._values(), self.omega, self.push, self.g, moments, self.support)))
+            self.checkpoints.append(
+                copy.deepcopy((self._values(), self.omega, self.push, self.g, moments, self.support))
+            )
         before = self._values()
         batches = self._draw(phase)
         self.joint.bottoms.train(phase.train_mode)
@@ -163,7 +165,7 @@ class Unlearning:
         pairs = zip(self.parameters, before, strict=True)
         change = math.sqrt(sum(float((now.detach().double() - then.double()).square().sum()) for now, then in pairs))
         size = sum(float(one.detach().double().square().sum()) for one in self.parameters)
-        return Outcome(rows, loss, 0.0, change, 0.0, {"all": {"parameters_squared": size}})
+        return PhaseOutcome(rows, loss, 0.0, change, 0.0, {"all": {"parameters_squared": size}})
 
     def _draw(self, phase: Phase) -> list[Tensor]:
         rows = self.sets[phase.over.set]
@@ -239,9 +241,9 @@ class Unlearning:
         count = sum(len(batch) for batch in batches)
         return total / count if count else math.nan
 
-    def _take_back(self, marks: int) -> None:
-        values, self.omega, self.push, self.g, moments, self.support = self.marks[-marks]
-        del self.marks[-marks:]
+    def _rollback(self, checkpoints: int) -> None:
+        values, self.omega, self.push, self.g, moments, self.support = self.checkpoints[-checkpoints]
+        del self.checkpoints[-checkpoints:]
         if self.optimizer and moments:
             self.optimizer.load_state_dict(moments)
         else:

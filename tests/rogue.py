@@ -51,10 +51,10 @@ def break_exchange(change: Change) -> None:
     """Send something else than what is due."""
 
     async def send(
-        self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, patience: float
+        self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, timeout: float
     ) -> None:
         parcel = TensorParcel(kind, phase.number, step, tensor.detach())
-        await self.link.send(change(parcel) if step == STEP else parcel, patience=patience)
+        await self.link.send(change(parcel) if step == STEP else parcel, timeout=timeout)
 
     TensorExchange.send = send  # type: ignore[method-assign]
 
@@ -63,11 +63,11 @@ def hang() -> None:
     """Stop sending, but stay alive: the process answers pings and does nothing."""
 
     async def send(
-        self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, patience: float
+        self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, timeout: float
     ) -> None:
         if step == STEP:
             await asyncio.Event().wait()
-        await self.link.send(TensorParcel(kind, phase.number, step, tensor.detach()), patience=patience)
+        await self.link.send(TensorParcel(kind, phase.number, step, tensor.detach()), timeout=timeout)
 
     TensorExchange.send = send  # type: ignore[method-assign]
 
@@ -121,8 +121,8 @@ def send_another_omega(value: float) -> None:
     """As active party, send something that the dual variable cannot be."""
     send = duals.send_omega
 
-    async def wrong(link: ExchangeLink, phase: Phase, omega: float, *, patience: float) -> None:
-        await send(link, phase, value, patience=patience)
+    async def wrong(link: ExchangeLink, phase: Phase, omega: float, *, timeout: float) -> None:
+        await send(link, phase, value, timeout=timeout)
 
     duals.send_omega = wrong
 
@@ -131,8 +131,8 @@ def send_a_dual_of_another_phase() -> None:
     """Tell of the dual variable as if it were the next phase's."""
     send = duals.send_summary
 
-    async def wrong(link: ExchangeLink, phase: Phase, *told: Any, patience: float) -> None:
-        await send(link, Phase(number=phase.number + 1), *told, patience=patience)
+    async def wrong(link: ExchangeLink, phase: Phase, *told: Any, timeout: float) -> None:
+        await send(link, Phase(number=phase.number + 1), *told, timeout=timeout)
 
     vars(duals)["send_summary"] = wrong
 

@@ -14,7 +14,7 @@ from fedora_vfl.errors import PartyError
 from fedora_vfl.settings.model import Model
 from party.assessment import Assessor, Attack, Predictions, area_under_curve, true_positives
 from party.batches import SampleSets
-from party.state import Share
+from party.state import PartyState
 from protos.fedora.v1.phase_pb2 import Samples
 
 scores = st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=40).map(torch.tensor)
@@ -108,13 +108,13 @@ def test_the_paper_s_attack_recognises_rows_that_were_memorised() -> None:
 TRAIN, TEST, PROBE = 600, 300, 100
 
 
-def share_of(labels: Tensor, *, forget: Tensor, truth: Tensor | None = None, probe: int = 0) -> Share:
+def share_of(labels: Tensor, *, forget: Tensor, truth: Tensor | None = None, probe: int = 0) -> PartyState:
     """Make an active party's share with these labels, the rows in the order train, test, probe."""
     sets = SampleSets.consecutive(TRAIN, 0, len(labels) - TRAIN - probe, probe).forgetting(forget)
-    return Share(Model(), nn.ModuleDict(), None, labels, sets, {}, truth)
+    return PartyState(Model(), nn.ModuleDict(), None, labels, sets, {}, truth)
 
 
-def recorded(share: Share, logits: Tensor) -> dict[Samples.Set, tuple[Tensor, Tensor]]:
+def recorded(share: PartyState, logits: Tensor) -> dict[Samples.Set, tuple[Tensor, Tensor]]:
     """Record the predictions of every set that has rows."""
     wanted = (Samples.TEST, Samples.FORGET, Samples.REMAINING, Samples.PROBE)
     return {one: (rows, logits[rows]) for one in wanted if len(rows := share.sets.rows[one])}

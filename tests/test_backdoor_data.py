@@ -453,10 +453,10 @@ class OneMessage:
         self._parcel = parcel
         self.sent: list[Parcel] = []
 
-    async def receive(self, *, patience: float) -> Parcel:
+    async def receive(self, *, timeout: float) -> Parcel:
         return self._parcel
 
-    async def send(self, parcel: Parcel, *, patience: float) -> None:
+    async def send(self, parcel: Parcel, *, timeout: float) -> None:
         self.sent.append(parcel)
 
     def as_link(self) -> ExchangeLink:
@@ -466,7 +466,7 @@ class OneMessage:
 def test_probe_rows_that_all_hold_are_put_in_order_after_the_others() -> None:
     split = {"c": "train", "t+trigger": "probe", "a": "train", "t": "test", "s+trigger": "probe", "s": "test"}
     link = OneMessage(Parcel(offer=Offer(ids=["t", "t+trigger", "s", "a", "s+trigger"])))
-    order = asyncio.run(PlainComparison().arrange([link.as_link()], split, patience=1))
+    order = asyncio.run(PlainComparison().arrange([link.as_link()], split, timeout=1))
     assert order == Order(train=["a"], test=["s", "t"], probe=["s+trigger", "t+trigger"])
     assert link.sent == [Parcel(order=order)]
     records = Records(list(split), None, list("xyxxyx"), list(split.values()), Path("f"), list("xzxxzx"))
@@ -481,7 +481,7 @@ def test_probe_rows_that_all_hold_are_put_in_order_after_the_others() -> None:
 def test_a_passive_party_checks_probe_rows_as_it_does_all_others(probe: list[str]) -> None:
     link = OneMessage(Parcel(order=Order(train=["a"], test=["b"], probe=probe)))
     with pytest.raises(PartyError, match="ids twice, or that this party does not hold"):
-        asyncio.run(PlainComparison().offer(link.as_link(), ["a", "b", "b+trigger"], patience=1))
+        asyncio.run(PlainComparison().offer(link.as_link(), ["a", "b", "b+trigger"], timeout=1))
 
 
 def test_data_without_probe_rows_has_an_empty_set_of_them() -> None:

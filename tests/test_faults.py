@@ -38,7 +38,7 @@ LONG = {"epochs": 100_000, "batch_size": 32}
 
 
 # Rounds that forget, for as long as a test may need.
-FORGETTING = {"steps": "paper", "rounds": 100_000, "patience": 100_000, "delta": 0.01}
+FORGETTING = {"steps": "paper", "rounds": 100_000, "timeout": 100_000, "delta": 0.01}
 
 
 class Reached(Training):
@@ -188,7 +188,7 @@ class Told:
     def __init__(self, parcel: Parcel) -> None:
         self._parcel = parcel
 
-    async def receive(self, *, patience: float) -> Parcel:
+    async def receive(self, *, timeout: float) -> Parcel:
         return self._parcel
 
 
@@ -198,9 +198,9 @@ def hear(dual: exchange_pb2.Dual, *, scalar: bool = False, audit: bool = False) 
     phase = Phase(number=7)
     rule = DualAscent(Update(dual_ascent=phase_pb2.DualAscent(audit=audit)), [], Memory())
     if scalar:
-        asyncio.run(duals.receive_omega(link, phase, patience=1))
+        asyncio.run(duals.receive_omega(link, phase, timeout=1))
     else:
-        asyncio.run(duals.receive_summary(link, phase, rule, patience=1))
+        asyncio.run(duals.receive_summary(link, phase, rule, timeout=1))
 
 
 @pytest.mark.parametrize("omega", [math.nan, math.inf, -math.inf, -1e-9])

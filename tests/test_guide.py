@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fedora_vfl.bench.hosts.network import Line, Network, why_not
+from fedora_vfl.bench.hosts.network import HostLine, Network, why_not
 
 GUIDE = Path(__file__).parent.parent / "docs" / "several-machines.md"
 PARTIES = ("bank", "hospital", "insurer")
@@ -20,7 +20,7 @@ MACHINES = ("coordinator", *PARTIES)  # in the order of their addresses
 MISSING = why_not(closed=True, delay=True)
 # All of the guide runs before the first test of it.
 pytestmark = pytest.mark.timeout(900)
-PASSIVE = Line(rate=50e6, delay=0.003, closed=True)
+PASSIVE = HostLine(rate=50e6, delay=0.003, closed=True)
 # In place of a network of friendly hosts: copies into the other one's folder, and keeps a copy of all that was sent.
 SEND = """\
 #!/bin/bash
@@ -108,7 +108,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Said]:
         pytest.skip(MISSING)
     folder = tmp_path_factory.mktemp("guide")
     ports = {"coordinator": 7000, "bank": 7001}
-    lines = {name: Line(closed=True, open_ports=(ports[name],)) if name in ports else PASSIVE for name in MACHINES}
+    lines = {name: HostLine(closed=True, open_ports=(ports[name],)) if name in ports else PASSIVE for name in MACHINES}
     with Network(lines, addresses="192.0.2") as network:
         followed = Followed(folder, network)
         try:

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file
 
 from fedora_vfl.bench.hosts.distance import NAMESPACES
-from fedora_vfl.bench.hosts.network import HEADER_BYTES, PREFIX, Capture, Counters, Line, Network, why_not
+from fedora_vfl.bench.hosts.network import HEADER_BYTES, PREFIX, Capture, Counters, HostLine, Network, why_not
 from fedora_vfl.bench.hosts.placement import move, starters
 from fedora_vfl.cluster.local import LocalCluster
 from fedora_vfl.cluster.preparation import prepare
@@ -46,14 +46,14 @@ LONG = {"model": {"embedding": 8}, "train": {"epochs": 100_000, "batch_size": 25
 
 
 def test_hosts_reach_each_other_unless_they_are_closed() -> None:
-    with Network({"one": Line(), "closed": Line(closed=True)}) as network:
+    with Network({"one": HostLine(), "closed": HostLine(closed=True)}) as network:
         assert network.throughput("closed", "one", size=1000) > 0
         with pytest.raises(TimeoutError):
-            network.throughput("one", "closed", size=1000, patience=0.5)
+            network.throughput("one", "closed", size=1000, timeout=0.5)
 
 
 def test_a_line_is_as_slow_and_as_long_as_it_was_asked_to_be() -> None:
-    with Network({"near": Line(), "slow": Line(rate=20e6), "far": Line(delay=0.02)}) as network:
+    with Network({"near": HostLine(), "slow": HostLine(rate=20e6), "far": HostLine(delay=0.02)}) as network:
         assert 0.7 * 20e6 < network.throughput("near", "slow", size=1_000_000) < 20e6
         assert 0.7 * 20e6 < network.throughput("slow", "near", size=1_000_000) < 20e6
         network.limit("slow", None)
@@ -64,7 +64,7 @@ def test_a_line_is_as_slow_and_as_long_as_it_was_asked_to_be() -> None:
 
 def test_the_kernel_counts_frames_as_on_a_cable_unless_told_to_count_whole_packets() -> None:
     size = 1_000_000
-    with Network({"one": Line(), "other": Line(), "whole": Line(whole_packets=True)}) as network:
+    with Network({"one": HostLine(), "other": HostLine(), "whole": HostLine(whole_packets=True)}) as network:
         network.throughput("one", "other", size=size)
         network.throughput("whole", "other", size=size)
         cut, whole = network.counters("one"), network.counters("whole")
@@ -75,15 +75,15 @@ def test_the_kernel_counts_frames_as_on_a_cable_unless_told_to_count_whole_packe
 
 
 def test_a_capture_hears_what_one_host_tells_another() -> None:
-    with Network({"one": Line(), "other": Line(delay=0.001)}) as network, network.capture() as capture:
+    with Network({"one": HostLine(), "other": HostLine(delay=0.001)}) as network, network.capture() as capture:
         network.throughput("one", "other", size=300_000)
     assert capture.said() == [bytes(300_000)]
 
 
 def test_nothing_is_left_of_hosts_even_when_their_process_is_killed(tmp_path: Path) -> None:
     program = (
-        "from fedora_vfl.bench.hosts.network import Line, Network\n"
-        "with Network({'one': Line(delay=0.01), 'other': Line()}):\n"
+        "from fedora_vfl.bench.hosts.network import HostLine, Network\n"
+        "with Network({'one': HostLine(delay=0.01), 'other': HostLine()}):\n"
         "    print('up', flush=True); input()\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, text=True) as process:
@@ -91,7 +91,7 @@ def test_nothing_is_left_of_hosts_even_when_their_process_is_killed(tmp_path: Pa
         assert process.stdout.readline() == "up\n"
         assert left_by(process.pid)
         process.kill()
-    with Network({"other": Line()}):
+    with Network({"other": HostLine()}):
         assert not left_by(process.pid)
     assert not left_by(os.getpid())
 
@@ -129,7 +129,7 @@ class Federated:
         return {host: self.network.counters(host) for host in self.network.hosts}
 
 
-def lines(passive: Line, other: Line) -> dict[str, Line]:
+def lines(passive: HostLine, other: HostLine) -> dict[str, HostLine]:
     return {name: passive if name in PASSIVE else other for name in MEMBERS}
 
 
@@ -170,7 +170,7 @@ def read_ledger(path: Path) -> dict[str, tuple[int, int]]:
 
 
 async def run_on_hosts(
-    folder: Path, job: dict[str, Any], *, tls: bool, passive: Line, other: Line, then_cut: str | None = None
+    folder: Path, job: dict[str, Any], *, tls: bool, passive: HostLine, other: HostLine, then_cut: str | None = None
 ) -> Ran:
     """Run the job on four hosts; then, if asked, a long one during which a host's cable is pulled."""
     out, results = folder / "run", folder / "results"
@@ -209,7 +209,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def secured(tmp_path_factory: pytest.TempPathFactory, data: dict[str, Any]) -> Iterator[Ran]:
     """The job on four hosts with mutual TLS: passive parties behind closed doors and slow, long lines."""
     folder = tmp_path_factory.mktemp("secured")
-    passive, other = Line(rate=50e6, delay=0.004, closed=True), Line(rate=100e6)
+    passive, other = HostLine(rate=50e6, delay=0.004, closed=True), HostLine(rate=100e6)
     yield asyncio.run(
         run_on_hosts(folder, {**JOB, "data": data}, tls=True, passive=passive, other=other, then_cut="passive-1")
     )
@@ -220,7 +220,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory, data: dict[str, Any]) -> I
 def plain(tmp_path_factory: pytest.TempPathFactory, data: dict[str, Any]) -> Iterator[Ran]:
     """The same in the open, on lines that carry and count whole packets."""
     folder = tmp_path_factory.mktemp("plain")
-    passive, other = Line(closed=True, whole_packets=True), Line(whole_packets=True)
+    passive, other = HostLine(closed=True, whole_packets=True), HostLine(whole_packets=True)
     yield asyncio.run(run_on_hosts(folder, {**JOB, "data": data}, tls=False, passive=passive, other=other))
     shutil.rmtree(folder)
 
@@ -267,8 +267,10 @@ def test_a_line_that_is_slow_is_not_taken_for_one_that_is_cut(tmp_path: Path) ->
     people = write_people(tmp_path / "people.csv", rows=1400)
     data = {"source": "csv", "path": str(people), "id": "person", "parties": 2}
     job = {"model": {"embedding": 512}, "train": {"epochs": 1, "batch_size": 1024}}
-    passive = Line(rate=4e6)
-    ran = asyncio.run(run_on_hosts(tmp_path / "slow", {**job, "data": data}, tls=False, passive=passive, other=Line()))
+    passive = HostLine(rate=4e6)
+    ran = asyncio.run(
+        run_on_hosts(tmp_path / "slow", {**job, "data": data}, tls=False, passive=passive, other=HostLine())
+    )
     assert (ran.results / "result.json").exists()
 
 

@@ -31,7 +31,7 @@ from fedora_vfl.process.health import READY, UP
 from fedora_vfl.settings.federation import Federation, load_federation
 from fedora_vfl.settings.files import load
 from fedora_vfl.wire.protocol import VERSION
-from fedora_vfl.wire.tls import KEY, Identity
+from fedora_vfl.wire.tls import KEY, Credentials
 from party.settings import load_party
 from tests.conftest import write_people
 from tests.kustomization import Object, build, config_map_references, place, pod_of
@@ -370,10 +370,10 @@ def test_a_key_as_kubernetes_shows_it_is_taken_and_one_that_all_may_read_is_not(
     issue_all(federation_of(members(ONE_CLUSTER[0])[0]), tmp_path, days=1, renew=False)
     # A Secret's file of mode 0400 in a pod with an fsGroup: it belongs to root, and the group may read it.
     (tmp_path / "active" / KEY).chmod(0o440)
-    assert Identity.load(tmp_path / "active").member.name == "active"
+    assert Credentials.load(tmp_path / "active").member.name == "active"
     (tmp_path / "active" / KEY).chmod(0o444)  # Kubernetes' default
     with pytest.raises(SettingsError, match="by everybody"):
-        Identity.load(tmp_path / "active")
+        Credentials.load(tmp_path / "active")
 
 
 # --- what they run

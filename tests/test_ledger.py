@@ -401,7 +401,7 @@ def test_control_messages_are_booked_where_they_belong_and_what_closes_the_books
         **dict.fromkeys(("setup", "ready", "request", "accepted"), (Kind.CONTROL, ("setup", 0))),
         **dict.fromkeys(("drop", "dropped", "restart", "restarted"), (Kind.CONTROL, ("between", 0))),
         **dict.fromkeys(("assess", "assessment", "attest", "statement"), (Kind.CONTROL, ("between", 0))),
-        **dict.fromkeys(("take_back", "taken_back"), (Kind.CONTROL, None)),
+        **dict.fromkeys(("rollback", "rolled_back"), (Kind.CONTROL, None)),
         "phase": (Kind.CONTROL, ("", 0)),  # its own name and round, which are empty here
         **dict.fromkeys(("report", "progress", "failure"), (Kind.CONTROL, None)),  # the phase that the end is in
         **dict.fromkeys(("save", "saved", "collect"), (Kind.CONTROL, ("closing", 0))),

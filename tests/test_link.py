@@ -113,7 +113,7 @@ def test_several_senders_take_turns() -> None:
 def test_a_peer_that_takes_nothing_is_named() -> None:
     async def scenario(link: Link[str, str], pipe: Pipe) -> None:
         with pytest.raises(PartyError, match=r"there took no message for 0\.01 s") as caught:
-            await link.send("one", patience=0.01)
+            await link.send("one", timeout=0.01)
         assert caught.value.kind == Failure.SILENT
 
     play(scenario)

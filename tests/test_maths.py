@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import Parameter
 
-from coordinator.methods import Method, Outcome
+from coordinator.methods import Method, PhaseOutcome
 from coordinator.methods.training import learning_rate, training
 from coordinator.train import Train
 from fedora_vfl.errors import PartyError, SettingsError
@@ -336,7 +336,7 @@ def test_observing_changes_nothing_and_asks_for_no_gradients() -> None:
     assert equal(ours, parameters())
     assert memory == Memory()
     assert [name for name, rule in RULES.items() if not rule.needs_gradients] == ["observe", "shift"]
-    assert [name for name, rule in RULES.items() if rule.standing] == [
+    assert [name for name, rule in RULES.items() if rule.parameters_frozen] == [
         "observe",
         "dual_ascent",
         "residual",
@@ -428,7 +428,7 @@ def phases_of(method: Method[None]) -> list[Phase]:
         while True:
             assert isinstance(phase, Phase)
             phases.append(phase)
-            phase = method.send(Outcome(rows=1, loss=0.0, accuracy=1.0, change=0.0, seconds=0.0))
+            phase = method.send(PhaseOutcome(rows=1, loss=0.0, accuracy=1.0, change=0.0, seconds=0.0))
     except StopIteration:
         return phases
 

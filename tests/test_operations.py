@@ -34,10 +34,10 @@ from fedora_vfl.errors import FedoraError, PartyError, PortError, SettingsError,
 from fedora_vfl.process import logs
 from fedora_vfl.process.health import READY, UP, WATCH, Health
 from fedora_vfl.process.lifecycle import ENDS_WITHIN_SECONDS
-from fedora_vfl.process.metrics import Figure, Traffic, served
+from fedora_vfl.process.metrics import Figure, TrafficMetrics, served
 from fedora_vfl.settings.federation import Deadlines, Federation
 from fedora_vfl.wire.channels import dial, path
-from fedora_vfl.wire.meter import Line, Meter, Packed, Sums, Totals
+from fedora_vfl.wire.meter import Meter, Packed, Sums, Totals, TrafficKey
 from fedora_vfl.wire.protocol import COORDINATOR, VERSION
 from fedora_vfl.wire.tls import COORDINATOR_MEMBER
 from party.clock import COMPUTING, SENDING, WAITING, Clock
@@ -114,7 +114,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Observed:
     folder = tmp_path_factory.mktemp("operations")
     run = Observed(folder / "run")
     data = {"source": "csv", "path": str(write_people(folder / "people.csv")), "id": "person"}
-    unlearn = {"method": "fedora", "steps": "paper", "rounds": 3, "patience": 100, "delta": 0.3}
+    unlearn = {"method": "fedora", "steps": "paper", "rounds": 3, "timeout": 100, "delta": 0.3}
     job = as_job(
         {"data": data, "train": {"epochs": 5}, "forget": {"ids": ["p0001", "p0002", "p0004"]}, "unlearn": unlearn}
     )
@@ -315,14 +315,14 @@ def test_totals_outlive_the_books_and_add_up_rounds() -> None:
         meter.enter("train", round)
         meter.count("a", "b", Packed(bytes(100), Kind.EMBEDDING, 80))
         meter.close()
-    assert totals.read() == {Line("a", "b", "train", Kind.EMBEDDING): Sums(3, 240, 300)}
+    assert totals.read() == {TrafficKey("a", "b", "train", Kind.EMBEDDING): Sums(3, 240, 300)}
 
 
 def test_figures_are_served_while_inside_and_no_longer() -> None:
     totals, address = Totals(), free_address()
     Meter(totals).count("a", "b", Packed(b"12345", Kind.CONTROL))
     for _ in range(2):  # nothing is left behind that a second time would meet
-        with served(address, member="a", role="passive", sources=[Traffic("a", totals)]):
+        with served(address, member="a", role="passive", sources=[TrafficMetrics("a", totals)]):
             series = scrape(address)
         assert value(series, "fedora_protobuf_bytes_total", direction="sent", kind="control", member="a") == 5
         assert value(series, "fedora_member_info", role="passive", version=VERSION) == 1
@@ -408,7 +408,7 @@ def test_the_clock_never_goes_back_however_activities_overlap(happenings: list[s
 @asynccontextmanager
 async def watching(address: str, service: str) -> AsyncIterator[Callable[[], Any]]:
     """Watch a service; the function returns the next word that is said of it, or None at the end."""
-    async with dial(address, 10.0, identity=None, peer=COORDINATOR_MEMBER) as channel:
+    async with dial(address, 10.0, credentials=None, peer=COORDINATOR_MEMBER) as channel:
         watch: Any = channel.unary_stream(path(WATCH))
         call = watch(health_pb2.HealthCheckRequest(service=service).SerializeToString(), wait_for_ready=True)
 

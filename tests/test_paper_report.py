@@ -13,7 +13,7 @@ from fedora_vfl.bench.paper.experiments import Plan, load_plan
 from fedora_vfl.bench.paper.figures import NUMBERS, figure
 from fedora_vfl.bench.paper.findings import CLAIMS, NO, OPEN, YES, findings
 from fedora_vfl.bench.paper.report import Material, write_report
-from fedora_vfl.bench.paper.sheet import Line, Sheet
+from fedora_vfl.bench.paper.sheet import Sheet, SheetRow
 from fedora_vfl.bench.paper.sources import Source
 from fedora_vfl.bench.paper.store import DONE, Record
 from fedora_vfl.bench.paper.sweep import failed
@@ -137,7 +137,7 @@ def test_a_report_without_any_cell_says_so(tmp_path: Path) -> None:
 
 
 def test_a_gap_is_taken_from_retrain_seed_by_seed() -> None:
-    line = Line("sample-unlearning", "digits", "m=2, n=50%", "", "GA")
+    line = SheetRow("sample-unlearning", "digits", "m=2, n=50%", "", "GA")
     members = [place for place in PLACES if place.data_set == "digits" and place.experiment == line.experiment]
     members = [place for place in members if place.seed < 2]
     accuracy = {("Retrain", 0): 0.9, ("Retrain", 1): 0.7, ("GA", 0): 0.8, ("GA", 1): 0.5}

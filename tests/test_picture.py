@@ -25,7 +25,7 @@ def made(*, pushes: int = 4, recoveries: int = 2, undone: tuple[int, ...] = (), 
     """Return a result as far as the picture reads it."""
     rounds = [entry("train", 1)]
     for round in range(1, pushes + 1):
-        back = {"taken_back": True} if round in undone else {}
+        back = {"rolled_back": True} if round in undone else {}
         figures = {party: {"dual_norm": 3.0, "dual_largest": 2.0} for party in ("passive-1", "active")}
         rounds.append(entry("unlearning", round, loss=0.1 * round, step_size=0.36, figures=figures, **back))
         rounds.append(entry("remaining", round, **back))
@@ -47,7 +47,7 @@ def made(*, pushes: int = 4, recoveries: int = 2, undone: tuple[int, ...] = (), 
 def test_recovery_rounds_follow_the_rounds_that_push() -> None:
     story = read(made(pushes=4, recoveries=2, undone=(3,)))
     assert story
-    assert (story.push_rounds, story.rounds, story.taken_back) == (4, 6, [3])
+    assert (story.push_rounds, story.rounds, story.rolled_back) == (4, 6, [3])
     assert story.uncertainty.rounds == [1, 2, 3, 4] and story.accuracy.rounds == [1, 2, 3, 4, 5, 6]
     assert story.tau.rounds == story.accuracy.rounds and story.sigma.rounds == story.uncertainty.rounds
     assert story.dual.values == [2.0] * 4 + [0.0] * 2, "nothing pushes in recovery"

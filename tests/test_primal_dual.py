@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import Parameter, functional
 
-from coordinator.methods import Case, Outcome, TakeBack, self_scaling
+from coordinator.methods import PhaseOutcome, Rollback, UnlearningTask, self_scaling
 from coordinator.methods.fedora import Problem
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.step_sizes import StepSizes
@@ -20,7 +20,7 @@ from fedora_vfl.errors import PartyError, SettingsError
 from fedora_vfl.settings.model import Model
 from party import losses
 from party.batches import SampleSets
-from party.state import Share
+from party.state import PartyState
 from party.updates import Memory, rule_for
 from party.updates.primal_dual import Dual, DualAscent, fade
 from protos.fedora.v1 import phase_pb2
@@ -133,7 +133,7 @@ def test_the_dual_variable_lives_on_until_a_phase_starts_afresh(form: phase_pb2.
 def test_parameters_stand_still_in_the_unlearning_phase_and_its_gradients_are_gone_afterwards() -> None:
     own = parameters([1.0, 2.0])
     rule = ascent(Memory(), own, [[0.5, -1.0]], form=SCALAR, sigma=1.0, gamma=1.0)
-    assert rule.standing and rule.needs_gradients
+    assert rule.parameters_frozen and rule.needs_gradients
     rule.step()
     rule.settle(3.0)
     assert own[0].tolist() == [1.0, 2.0] and own[0].grad is None
@@ -338,15 +338,15 @@ def test_however_d_u_is_cut_the_push_is_the_same_and_no_statistic_of_it_is_left(
 # Undoing a round
 
 
-def trained_share() -> Share:
+def trained_share() -> PartyState:
     """Make a share whose networks and update rules have a past."""
-    share = Share(Model(), nn.ModuleDict({"bottom": network()}), None, None, SampleSets.consecutive(60, 0, 10), {})
+    share = PartyState(Model(), nn.ModuleDict({"bottom": network()}), None, None, SampleSets.consecutive(60, 0, 10), {})
     train(share, Update(adam=phase_pb2.Adam(lr=0.01, beta1=0.9, beta2=0.999, epsilon=1e-8)), 1)
     share.begin()
     return share
 
 
-def train(share: Share, update: Update, seed: int) -> None:
+def train(share: PartyState, update: Update, seed: int) -> None:
     """Run three batches in train mode: parameters, batch statistics and memory all change."""
     share.networks.train()
     rule = rule_for(update, share.networks.parameters(), share.memory)
@@ -357,17 +357,17 @@ def train(share: Share, update: Update, seed: int) -> None:
     rule.finish()
 
 
-def forget_a_little(share: Share, seed: int, *, lr: float = 0.01, mark: bool = True) -> None:
+def forget_a_little(share: PartyState, seed: int, *, lr: float = 0.01, checkpoint: bool = True) -> None:
     """Run one round, ascent and descent."""
-    if mark:
-        share.mark()
+    if checkpoint:
+        share.checkpoint()
     ascend = Update(dual_ascent=phase_pb2.DualAscent(form=PARAMETERWISE, sigma=0.5, gamma=1.0))
     run_phase(share.networks["bottom"], ascend, share.memory, UNCERTAINTY, some_rows(20, seed=seed), 8).settle(None)
     step = phase_pb2.Adam(lr=lr, beta1=0.9, beta2=0.999, epsilon=1e-8)
     train(share, Update(primal_descent=PrimalDescent(adam=step, push=PrimalDescent.BALANCED, fade=0.01)), seed)
 
 
-def state(share: Share) -> Any:
+def state(share: PartyState) -> Any:
     """Return a copy of all that a phase may change."""
     return copy.deepcopy((dict(share.networks.state_dict()), share.memory.kept, share.memory.initial))
 
@@ -385,34 +385,34 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@pytest.mark.parametrize("marks", [1, 2])
+@pytest.mark.parametrize("checkpoints", [1, 2])
 def test_a_round_that_is_taken_back_leaves_no_bit_changed_and_what_follows_is_as_if_it_had_never_been(
-    marks: int,
+    checkpoints: int,
 ) -> None:
     share, undisturbed = trained_share(), trained_share()
     for seed in (1, 2):
         forget_a_little(share, seed)
         forget_a_little(undisturbed, seed)
     before = state(share)
-    for seed in range(marks):
+    for seed in range(checkpoints):
         forget_a_little(share, 50 + seed, lr=10.0)
     assert not same(state(share), before)
-    share.take_back(marks)
+    share.rollback(checkpoints)
     assert same(state(share), before)
     for one in (share, undisturbed):
         forget_a_little(one, 3)
     assert same(state(share), state(undisturbed)), "moments, dual variables and batch statistics went back too"
 
 
-@pytest.mark.parametrize("marks", [0, 2, 3])
-def test_more_marks_than_are_kept_cannot_be_taken_back(marks: int) -> None:
+@pytest.mark.parametrize("checkpoints", [0, 2, 3])
+def test_more_marks_than_are_kept_cannot_be_taken_back(checkpoints: int) -> None:
     share = trained_share()
     for seed in (1, 2, 3):
         forget_a_little(share, seed)
-    share.take_back(1)  # two are kept, so that one is left
+    share.rollback(1)  # two are kept, so that one is left
     before = state(share)
     with pytest.raises(PartyError) as caught:
-        share.take_back(marks)
+        share.rollback(checkpoints)
     assert caught.value.culprit == "coordinator"
     assert same(state(share), before)
 
@@ -424,11 +424,11 @@ def test_a_new_beginning_takes_the_model_as_it_is_for_the_trained_one_and_forget
     assert share.memory.kept == {}
     assert same(share.memory.initial, share.snapshot())
     with pytest.raises(PartyError):
-        share.take_back(1)
+        share.rollback(1)
 
 
 def problem(**settings: Any) -> Problem:
-    case = Case(Train(epochs=20), classes=10, forget=100, remaining=2000, seed=1)
+    case = UnlearningTask(Train(epochs=20), classes=10, forget=100, remaining=2000, seed=1)
     return Problem(Fedora(**settings), case)
 
 
@@ -436,18 +436,18 @@ def problem(**settings: Any) -> Problem:
 def test_however_a_run_goes_no_more_marks_are_taken_back_than_parties_keep(bad: list[bool], goal: str) -> None:
     method, kept, turns = self_scaling.auto(problem(goal=goal)), 0, iter([False, *bad])
     step = next(method)
-    outcome = Outcome(0, 0.0, 0.0, 0.0, 0.0)
+    outcome = PhaseOutcome(0, 0.0, 0.0, 0.0, 0.0)
     try:
         while True:
-            if isinstance(step, TakeBack):
-                assert 0 < step.marks <= kept
-                kept -= step.marks
+            if isinstance(step, Rollback):
+                assert 0 < step.checkpoints <= kept
+                kept -= step.checkpoints
             else:
-                kept = min(2, kept + 1) if step.mark else kept
+                kept = min(2, kept + 1) if step.checkpoint else kept
                 rows = math.ceil(step.over.share * (100 if step.over.set == phase_pb2.Samples.FORGET else 2000))
                 descent = step.update.HasField("primal_descent")
                 loss = 100.0 if descent and next(turns, False) else 0.1
-                outcome = Outcome(rows, loss, 0.0, 0.0, 0.0)
+                outcome = PhaseOutcome(rows, loss, 0.0, 0.0, 0.0)
             step = method.send(outcome)
     except StopIteration as stop:
         assert stop.value.rounds >= 1

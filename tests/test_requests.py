@@ -149,21 +149,21 @@ def test_a_passive_party_refuses_rows_that_cannot_be_meant(rows: list[int]) -> N
 # Who is told
 
 
-class Line:
+class ScriptedParty:
     """A control link to a party that accepts everything, and keeps what it was sent."""
 
     def __init__(self, rows: int, remaining: int) -> None:
         self.sent: list[FromCoordinator] = []
         self._accepted = Accepted(rows=rows, remaining=remaining)
 
-    async def send(self, message: FromCoordinator, patience: float | None = None) -> None:
+    async def send(self, message: FromCoordinator, timeout: float | None = None) -> None:
         self.sent.append(message)
 
-    async def receive(self, patience: float | None = None) -> FromParty:
+    async def receive(self, timeout: float | None = None) -> FromParty:
         return FromParty(accepted=self._accepted)
 
 
-def engine_over(lines: dict[str, Line]) -> Engine:
+def engine_over(lines: dict[str, ScriptedParty]) -> Engine:
     """Make an engine that talks to these lines."""
     federation = loopback_federation([name for name in lines if name != "active"])
     connections = [Connection(name, cast(Any, line), cast(Any, None)) for name, line in lines.items()]
@@ -175,7 +175,7 @@ def engine_over(lines: dict[str, Line]) -> Engine:
 
 
 def test_only_the_active_party_is_told_what_the_rows_have_in_common() -> None:
-    lines = {name: Line(5, 95) for name in ("passive-1", "passive-2", "active")}
+    lines = {name: ScriptedParty(5, 95) for name in ("passive-1", "passive-2", "active")}
     engine = engine_over(lines)
     request = by_class("cat", percent=50, seed=7)
     accepted = asyncio.run(engine.request(request))
@@ -188,7 +188,7 @@ def test_only_the_active_party_is_told_what_the_rows_have_in_common() -> None:
 
 
 def test_a_party_that_finds_other_rows_is_named() -> None:
-    lines = {"passive-1": Line(5, 95), "passive-2": Line(6, 94), "active": Line(5, 95)}
+    lines = {"passive-1": ScriptedParty(5, 95), "passive-2": ScriptedParty(6, 94), "active": ScriptedParty(5, 95)}
     with pytest.raises(PartyError) as caught:
         asyncio.run(engine_over(lines).request(Request(samples=5)))
     assert caught.value.culprit == "passive-2"

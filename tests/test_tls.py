@@ -1,4 +1,4 @@
-"""Identity is the certificate: who may connect as whom, and what both sides are told when one may not."""
+"""Credentials is the certificate: who may connect as whom, and what both sides are told when one may not."""
 
 import asyncio
 import shutil
@@ -31,7 +31,7 @@ from fedora_vfl.settings.federation import Deadlines, Federation
 from fedora_vfl.wire.channels import Secured, dial, listen, path, reach
 from fedora_vfl.wire.handshakes import diagnose
 from fedora_vfl.wire.protocol import PROTOCOL
-from fedora_vfl.wire.tls import COORDINATOR_MEMBER, ROLES, Identity, Member, caller, check_secured, is_loopback
+from fedora_vfl.wire.tls import COORDINATOR_MEMBER, ROLES, Credentials, Member, caller, check_secured, is_loopback
 from protos.fedora.v1.control_pb2 import FromCoordinator, FromParty, Hello
 from tests.conftest import as_job, run
 from tests.test_command_line import fedora
@@ -54,14 +54,14 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def identity(certificates: Path, name: str, *, of: str = "ours") -> Identity:
-    return Identity.load(certificates / of / name)
+def credentials(certificates: Path, name: str, *, of: str = "ours") -> Credentials:
+    return Credentials.load(certificates / of / name)
 
 
-def expired(certificates: Path, name: str, folder: Path) -> Identity:
-    """Return a member's identity whose certificate ran out yesterday; loading it would be refused."""
+def expired(certificates: Path, name: str, folder: Path) -> Credentials:
+    """Return a member's credentials whose certificate ran out yesterday; loading it would be refused."""
     authority, key = Authority.load(certificates / "ours" / "authority"), ec.generate_private_key(ec.SECP256R1())
-    now, member = datetime.now(UTC), identity(certificates, name).member
+    now, member = datetime.now(UTC), credentials(certificates, name).member
     certificate = (
         x509.CertificateBuilder()
         .subject_name(x509.Name([]))
@@ -73,7 +73,7 @@ def expired(certificates: Path, name: str, folder: Path) -> Identity:
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(member.dns)]), critical=True)
         .sign(authority.key, hashes.SHA256())
     )
-    good = identity(certificates, name)
+    good = credentials(certificates, name)
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -86,7 +86,7 @@ def expired(certificates: Path, name: str, folder: Path) -> Identity:
 
 
 @asynccontextmanager
-async def server(shown: Identity | None) -> AsyncIterator[str]:
+async def server(shown: Credentials | None) -> AsyncIterator[str]:
     """Serve the coordinator's method under some certificate; whoever gets through is welcome."""
 
     async def join(_: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
@@ -94,20 +94,20 @@ async def server(shown: Identity | None) -> AsyncIterator[str]:
 
     address = free_address()
     handler: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(join)
-    running = await listen(address, {JOIN: handler}, 10, identity=shown)
+    running = await listen(address, {JOIN: handler}, 10, credentials=shown)
     try:
         yield address
     finally:
         await running.stop(grace=0)
 
 
-async def knock(address: str, shown: Identity | None, peer: Member) -> None:
-    secured: Secured = {"identity": shown, "peer": peer}
+async def knock(address: str, shown: Credentials | None, peer: Member) -> None:
+    secured: Secured = {"credentials": shown, "peer": peer}
     async with dial(address, 10, **secured) as channel:
         await reach(channel, address, PATIENCE, **secured)
 
 
-Make = Callable[[Path, Path], Identity | None]
+Make = Callable[[Path, Path], Credentials | None]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_caller_is_told_why_it_cannot_connect(
     certificates: Path,
     tmp_path: Path,
 ) -> None:
-    def made(wanted: str | None, place: str) -> Identity | None:
+    def made(wanted: str | None, place: str) -> Credentials | None:
         if wanted is None:
             return None
         kind, _, name = wanted.rpartition(" ")
@@ -163,7 +163,7 @@ def test_a_caller_is_told_why_it_cannot_connect(
             return expired(certificates, name, tmp_path / place)
         if kind == "forged":  # the right authority to check others by, and a certificate of another
             return forged(certificates, name, tmp_path / place)
-        return identity(certificates, name, of=kind or "ours")
+        return credentials(certificates, name, of=kind or "ours")
 
     async def meet() -> None:
         async with server(made(server_shows, "server")) as address:
@@ -178,20 +178,20 @@ def test_a_caller_is_told_why_it_cannot_connect(
     assert caught.value.culprit == peer.name
 
 
-def forged(certificates: Path, name: str, folder: Path) -> Identity:
-    """Return an identity with our authority's certificate and another authority's certificate of a member."""
+def forged(certificates: Path, name: str, folder: Path) -> Credentials:
+    """Return an credentials with our authority's certificate and another authority's certificate of a member."""
     shutil.copytree(certificates / "theirs" / name, folder)
     shutil.copy(certificates / "ours" / name / "authority.pem", folder)
-    foreign = identity(certificates, name, of="theirs")
+    foreign = credentials(certificates, name, of="theirs")
     return replace(foreign, folder=folder, authority=(folder / "authority.pem").read_bytes())
 
 
 # The coordinator as a process: what it lets in, and what its log says
 
 
-async def hello(address: str, shown: Identity, name: str) -> FromCoordinator:
+async def hello(address: str, shown: Credentials, name: str) -> FromCoordinator:
     """Join as some party and return the coordinator's answer."""
-    secured: Secured = {"identity": shown, "peer": COORDINATOR_MEMBER}
+    secured: Secured = {"credentials": shown, "peer": COORDINATOR_MEMBER}
     async with dial(address, 10, **secured) as channel:
         await reach(channel, address, PATIENCE, **secured)
         call: Any = channel.stream_stream(path(JOIN))()
@@ -218,7 +218,7 @@ def test_nobody_joins_or_submits_under_a_name_or_role_that_is_not_its_certificat
     async def work() -> None:
         async with coordinator_alone(tmp_path) as (cluster, federation):
             address, folder = federation.coordinator.address, tmp_path / "run" / "certificates"
-            mine = {name: Identity.load(folder / name) for name in ("passive-1", "passive-2", "active", "operator")}
+            mine = {name: Credentials.load(folder / name) for name in ("passive-1", "passive-2", "active", "operator")}
             for shown, name, said in (
                 ("passive-1", "passive-2", "came as passive-2 (passive), which its certificate does not allow"),
                 ("passive-1", "active", "came as active (active), which its certificate does not allow"),
@@ -230,7 +230,7 @@ def test_nobody_joins_or_submits_under_a_name_or_role_that_is_not_its_certificat
             assert (await hello(address, mine["passive-1"], "passive-1")).WhichOneof("content") == "welcome"
             for shown in ("passive-1", "active"):
                 with pytest.raises(PartyError) as caught:
-                    await submit(address, "", origin="", follow=print, deadlines=Deadlines(), identity=mine[shown])
+                    await submit(address, "", origin="", follow=print, deadlines=Deadlines(), credentials=mine[shown])
                 assert "came with a job, which only a certificate of role operator allows" in str(caught.value)
 
     asyncio.run(work())
@@ -240,11 +240,14 @@ def test_the_coordinators_log_says_who_was_refused_and_why(tmp_path: Path, certi
     async def work() -> None:
         async with coordinator_alone(tmp_path) as (cluster, federation):
             address, folder = federation.coordinator.address, tmp_path / "run" / "certificates"
-            await knock(address, Identity.load(folder / "passive-1"), COORDINATOR_MEMBER)
+            await knock(address, Credentials.load(folder / "passive-1"), COORDINATOR_MEMBER)
             shutil.copytree(folder, tmp_path / "ours")
             for shown, sentence in (
                 (expired(tmp_path, "passive-1", tmp_path / "old"), "the other side's certificate has expired"),
-                (identity(certificates, "passive-1", of="theirs"), "one side does not accept the other's certificate"),
+                (
+                    credentials(certificates, "passive-1", of="theirs"),
+                    "one side does not accept the other's certificate",
+                ),
             ):
                 with pytest.raises(PartyError):
                     await knock(address, shown, COORDINATOR_MEMBER)
@@ -291,7 +294,7 @@ def test_keys_are_for_their_owner_alone_and_never_overwritten(tmp_path: Path, ce
     shutil.copytree(certificates / "ours" / "active", tmp_path / "copy")
     (tmp_path / "copy" / "key.pem").chmod(0o644)
     with pytest.raises(SettingsError, match="can be read by everybody on this machine"):
-        Identity.load(tmp_path / "copy")
+        Credentials.load(tmp_path / "copy")
 
 
 @pytest.mark.parametrize(
@@ -314,14 +317,14 @@ def test_a_broken_folder_is_refused_before_any_connection(
     folder = tmp_path / "all" / "ours" / "passive-1"
     spoil(folder)
     with pytest.raises(SettingsError) as caught:
-        Identity.load(folder)
+        Credentials.load(folder)
     assert said in str(caught.value)
 
 
 def test_an_expired_certificate_is_refused_by_its_own_member_first(certificates: Path, tmp_path: Path) -> None:
     expired(certificates, "passive-1", tmp_path / "old")
     with pytest.raises(SettingsError, match=r"passive-1 \(passive\)'s certificate expired on"):
-        Identity.load(tmp_path / "old")
+        Credentials.load(tmp_path / "old")
 
 
 def test_a_member_takes_the_certificates_of_two_authorities_while_one_follows_the_other(
@@ -333,8 +336,8 @@ def test_a_member_takes_the_certificates_of_two_authorities_while_one_follows_th
         (tmp_path / name / "authority.pem").write_text("".join(both))
 
     async def meet() -> None:
-        async with server(Identity.load(tmp_path / "coordinator")) as address:
-            await knock(address, Identity.load(tmp_path / "passive-1"), COORDINATOR_MEMBER)
+        async with server(Credentials.load(tmp_path / "coordinator")) as address:
+            await knock(address, Credentials.load(tmp_path / "passive-1"), COORDINATOR_MEMBER)
 
     asyncio.run(meet())
 
@@ -343,7 +346,7 @@ def test_beyond_this_machine_certificates_are_needed_or_plaintext_asked_for_by_n
     certificates: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     check_secured("127.0.0.1:7000", None, plaintext=False, hint="")
-    check_secured("10.0.0.1:7000", identity(certificates, "active"), plaintext=False, hint="")
+    check_secured("10.0.0.1:7000", credentials(certificates, "active"), plaintext=False, hint="")
     with pytest.raises(SettingsError, match="is beyond this machine, and there are no certificates for it"):
         check_secured("10.0.0.1:7000", None, plaintext=False, hint="do this")
     assert not caplog.records
@@ -388,7 +391,7 @@ def test_other_names_are_nobodys(dns: str) -> None:
 
 
 def test_a_port_where_nobody_is_has_nothing_to_do_with_certificates(certificates: Path) -> None:
-    assert diagnose(free_address(), identity(certificates, "active"), COORDINATOR_MEMBER) is None
+    assert diagnose(free_address(), credentials(certificates, "active"), COORDINATOR_MEMBER) is None
 
 
 def test_other_lines_of_the_core_are_not_about_handshakes() -> None:
@@ -406,7 +409,7 @@ class Shown:
 
 
 def test_a_session_does_not_outlive_its_certificate(certificates: Path, tmp_path: Path) -> None:
-    good: Any = Shown(identity(certificates, "passive-1").chain)
+    good: Any = Shown(credentials(certificates, "passive-1").chain)
     assert caller(good) == Member("passive-1", "passive")
     old: Any = Shown(expired(certificates, "passive-1", tmp_path / "old").chain)
     with pytest.raises(PartyError, match=r"passive-1 \(passive\) shows a certificate that has expired"):
@@ -418,7 +421,7 @@ def test_a_caller_whose_name_is_none_is_not_repeated(tmp_path: Path) -> None:
         federation = prepare(as_job(JOB), origin=tmp_path / "job.yaml", out=tmp_path / "run")
         nobody: dict[str, list[str]] = {name: [] for name in federation.parties}
         async with LocalCluster(tmp_path / "run", federation, programs=nobody) as cluster:
-            secured: Secured = {"identity": None, "peer": COORDINATOR_MEMBER}
+            secured: Secured = {"credentials": None, "peer": COORDINATOR_MEMBER}
             async with dial(federation.coordinator.address, 10, **secured) as channel:
                 await reach(channel, federation.coordinator.address, PATIENCE, **secured)
                 call: Any = channel.stream_stream(path(JOIN))()
@@ -454,7 +457,7 @@ def test_members_whose_certificates_cannot_be_used_are_named(certificates: Path,
     with pytest.raises(SettingsError, match=r"passive-2/key\.pem: cannot be read.*--renew"):
         issue_all(federation, folder)
     assert len(issue_all(federation, folder, renew=True)) == 5
-    Identity.load(folder / "passive-2")
+    Credentials.load(folder / "passive-2")
 
 
 def test_new_certificates_leave_a_member_both_authorities_while_one_follows_the_other(

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from coordinator.methods import Case, self_scaling
+from coordinator.methods import UnlearningTask, self_scaling
 from coordinator.methods.fedora import Problem
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.result import FIGURES
@@ -259,7 +259,7 @@ def test_rounds_that_did_harm_are_taken_back_at_every_party_and_leave_no_bit(tmp
     # The rate of training is full only after ten thousand epochs; unlearning takes the full one, which is absurd.
     train = {"epochs": 3, "batch_size": 64, "lr": 1.0, "warmup": 10_000}
     taken = done(tmp_path, train=train, forget={"samples": 40}, unlearn={"budget": 1.0}, seed=1)
-    entries = [entry for entry in taken.result["rounds"] if entry.get("taken_back")]
+    entries = [entry for entry in taken.result["rounds"] if entry.get("rolled_back")]
     assert {entry["phase"] for entry in entries} == {"unlearning", "remaining"}
     assert taken.holds()
 
@@ -270,7 +270,7 @@ def test_rounds_that_did_harm_are_taken_back_at_every_party_and_leave_no_bit(tmp
     forget, remaining = taken.result["forget"]["rows"], taken.result["forget"]["remaining"]
     seed = derive(job.seed, "unlearn")
     assert isinstance(job.unlearn, Fedora)
-    problem = Problem(job.unlearn, Case(job.train, classes=2, forget=forget, remaining=remaining, seed=seed))
+    problem = Problem(job.unlearn, UnlearningTask(job.train, classes=2, forget=forget, remaining=remaining, seed=seed))
     unlearning.perform(self_scaling.auto(problem))
     joint.assert_saved(taken.folder, "unlearned")
 

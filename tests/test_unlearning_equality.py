@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from coordinator.methods import Case, fedora, self_scaling
+from coordinator.methods import UnlearningTask, fedora, self_scaling
 from coordinator.methods.fedora import Problem
 from coordinator.methods.fedora_settings import Fedora
 from fedora_vfl.sampling.seeds import derive
@@ -75,7 +75,7 @@ def test_distributed_unlearning_equals_one_process(name: str, tmp_path: Path) ->
     reference.train(joint, job)
     unlearning = reference.Unlearning(joint, requested(content["forget"], joint, job.seed))
     assert isinstance(job.unlearn, Fedora)
-    case = Case(
+    case = UnlearningTask(
         job.train,
         classes=len(joint.classes),
         forget=len(unlearning.forget),

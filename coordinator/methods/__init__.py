@@ -11,14 +11,14 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class TakeBack:
+class Rollback:
     """What a method yields in place of a phase to undo all since one with a mark, at every party."""
 
-    marks: int = 1  # since the last one; 2 since the one before it
+    checkpoints: int = 1  # since the last one; 2 since the one before it
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PhaseOutcome:
     """What all parties together say of a phase that has run."""
 
     rows: int
@@ -33,11 +33,11 @@ class Outcome:
         return sum(figures.get(figure, 0.0) for figures in self.figures.values())
 
 
-Method = Generator[Phase | TakeBack, Outcome, R]
+Method = Generator[Phase | Rollback, PhaseOutcome, R]
 
 
 @dataclass(frozen=True)
-class Case:
+class UnlearningTask:
     """One request to forget, as far as a method may know of it."""
 
     train: Train  # how the original model was trained
@@ -52,7 +52,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Ending:
+class MethodResult:
     """How an unlearning went."""
 
     rounds: int

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
 
-from coordinator.methods import Case, Ending, Method
+from coordinator.methods import Method, MethodResult, UnlearningTask
 from coordinator.methods.influence import influence, shift
 from coordinator.methods.registry import Unlearn, method
 from coordinator.phases import REMAINING, learn, look
@@ -49,19 +49,19 @@ class ConfidenceMatrix(Unlearn):
 
 
 @method("cvfu", ConfidenceMatrix)
-def confidence_matrix(case: Case, settings: ConfidenceMatrix) -> Method[Ending]:
+def confidence_matrix(task: UnlearningTask, settings: ConfidenceMatrix) -> Method[MethodResult]:
     """Check who is to be offline, then go."""
     for name in settings.offline:
-        if name not in case.passive:
-            known = ", ".join(case.passive)
+        if name not in task.passive:
+            known = ", ".join(task.passive)
             raise SettingsError(f"unlearn.offline: {name!r} is not a passive party of this federation: {known}")
-    return _rounds(case, settings)
+    return _rounds(task, settings)
 
 
-def _rounds(case: Case, settings: ConfidenceMatrix) -> Method[Ending]:
+def _rounds(task: UnlearningTask, settings: ConfidenceMatrix) -> Method[MethodResult]:
     """Fill the matrix, subtract once, and learn from stale confidences for K rounds."""
-    batch_size = settings.batch_size or case.train.batch_size
-    rate = settings.lr / math.ceil(case.remaining / batch_size)
+    batch_size = settings.batch_size or task.train.batch_size
+    rate = settings.lr / math.ceil(task.remaining / batch_size)
     keep = Update(observe=Observe(confidence=True, cache=settings.offline))
     yield look(CONFIDENCE, 1, over=REMAINING, batch_size=settings.micro_batch, update=keep)
     if settings.subtract:
@@ -75,11 +75,11 @@ def _rounds(case: Case, settings: ConfidenceMatrix) -> Method[Ending]:
             over=REMAINING,
             update=Update(sgd=Sgd(lr=rate), fresh=k == 1),
             batch_size=batch_size,
-            seed=derive(case.seed, REFRESH, k),
+            seed=derive(task.seed, REFRESH, k),
             loss=STALE,
         )
         yield _without(settings.offline, phase)
-    return Ending(settings.rounds, f"all {settings.rounds} rounds were run")
+    return MethodResult(settings.rounds, f"all {settings.rounds} rounds were run")
 
 
 def _without(parties: list[str], phase: Phase) -> Phase:

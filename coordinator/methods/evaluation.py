@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from coordinator.methods import Method, Outcome
+from coordinator.methods import Method, PhaseOutcome
 from coordinator.phases import FORGET, PROBE, RECORD, REMAINING, TEST, look, share
 from fedora_vfl.sampling.seeds import derive
 from protos.fedora.v1.phase_pb2 import Samples
 
 
-def evaluation(*, batch_size: int, name: str = "test", over: Samples = TEST) -> Method[Outcome]:
+def evaluation(*, batch_size: int, name: str = "test", over: Samples = TEST) -> Method[PhaseOutcome]:
     """Measure loss and accuracy on a sample set."""
     return (yield look(name, 1, over=over, batch_size=batch_size))
 

@@ -7,7 +7,7 @@
 import math
 from dataclasses import dataclass
 
-from coordinator.methods import Case, Ending, Method
+from coordinator.methods import Method, MethodResult, UnlearningTask
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.step_sizes import StepSizes
 from coordinator.phases import FORGET, REMAINING, look, share
@@ -39,7 +39,7 @@ class Problem:
     """min L_r + ρ/2·‖Θ − Θ_init‖² subject to L_u ≥ γ: what one request comes to, and the phases that work on it."""
 
     settings: Fedora
-    case: Case
+    task: UnlearningTask
 
     def __post_init__(self) -> None:
         """Refuse a constraint that no model can meet."""
@@ -50,8 +50,8 @@ class Problem:
     @property
     def largest(self) -> float:
         """ω·log C, where every prediction is uniform; times |D_u| when L_u is a sum."""
-        one = self.settings.omega * math.log(self.case.classes)
-        return one * self.case.forget if self.settings.reduction == "sum" else one
+        one = self.settings.omega * math.log(self.task.classes)
+        return one * self.task.forget if self.settings.reduction == "sum" else one
 
     @property
     def gamma(self) -> float:
@@ -68,11 +68,11 @@ class Problem:
     @property
     def batch_size(self) -> int:
         """B."""
-        return self.settings.batch_size or self.case.train.batch_size
+        return self.settings.batch_size or self.task.train.batch_size
 
     def loss(self, mean: float) -> float:
         """L_u, from its mean over D_u."""
-        return mean * self.case.forget if self.settings.reduction == "sum" else mean
+        return mean * self.task.forget if self.settings.reduction == "sum" else mean
 
     def unlearning(
         self,
@@ -84,7 +84,7 @@ class Problem:
         omega_max: float = 0.0,
         taking_away: bool = False,
         fresh: bool = False,
-        mark: bool = False,
+        checkpoint: bool = False,
     ) -> Phase:
         """Return the dual ascent, the networks in eval mode: exact however D_u is cut into micro-batches."""
         settings = self.settings
@@ -103,11 +103,11 @@ class Problem:
             round,
             over=share(FORGET, part),
             batch_size=settings.micro_batch,
-            seed=derive(self.case.seed, UNLEARNING, round),
+            seed=derive(self.task.seed, UNLEARNING, round),
             loss=loss,
             update=Update(dual_ascent=rule, fresh=fresh),
         )
-        phase.mark = mark
+        phase.checkpoint = checkpoint
         return phase
 
     def descent(
@@ -129,17 +129,17 @@ class Problem:
             name=name,
             round=round,
             over=Samples(set=REMAINING.set, share=part),
-            plan=Plan(seed=derive(self.case.seed, name, round), batch_size=batch_size or self.batch_size, shuffle=True),
+            plan=Plan(seed=derive(self.task.seed, name, round), batch_size=batch_size or self.batch_size, shuffle=True),
             update=Update(primal_descent=rule, fresh=fresh),
             loss=Loss(cross_entropy={}),
             train_mode=True,
         )
 
 
-def paper(problem: Problem) -> Method[Ending]:
+def paper(problem: Problem) -> Method[MethodResult]:
     """Run the paper's rounds, with its step-size rule ξ and nothing else."""
     settings = problem.settings
-    steps, rounds = _first_steps(problem), settings.most_rounds(problem.case.train)
+    steps, rounds = _first_steps(problem), settings.most_rounds(problem.task.train)
     δ = 1.0 if "asymmetric-batches" in settings.without else _given(settings.delta, 0.05)
     forgetting = "unlearning-loss" not in settings.without
     push = PrimalDescent.AS_IT_IS if forgetting else PrimalDescent.NONE
@@ -154,8 +154,8 @@ def paper(problem: Problem) -> Method[Ending]:
             steps = steps.adapt(descent.change)
         calm = calm + 1 if loss >= problem.level and descent.change <= settings.tolerance * size else 0
         if calm == settings.patience:
-            return Ending(k, f"the constraint has held and the model has stood still for {calm} rounds", True)
-    return Ending(rounds, f"all {rounds} rounds were run", loss >= problem.level)
+            return MethodResult(k, f"the constraint has held and the model has stood still for {calm} rounds", True)
+    return MethodResult(rounds, f"all {rounds} rounds were run", loss >= problem.level)
 
 
 def _first_steps(problem: Problem) -> StepSizes:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import PositiveFloat, PositiveInt
 
-from coordinator.methods import Case, Ending, Method
+from coordinator.methods import Method, MethodResult, UnlearningTask
 from coordinator.methods.registry import Unlearn, method
 from coordinator.phases import FORGET, learn
 from coordinator.train import Train
@@ -33,10 +33,10 @@ class GradientAscent(Unlearn):
 
 
 @method("ga", GradientAscent)
-def gradient_ascent(case: Case, settings: GradientAscent) -> Method[Ending]:
+def gradient_ascent(task: UnlearningTask, settings: GradientAscent) -> Method[MethodResult]:
     """Ascend for K rounds."""
-    batch_size = settings.batch_size or case.train.batch_size
-    rate = settings.lr / math.ceil(case.forget / batch_size)
+    batch_size = settings.batch_size or task.train.batch_size
+    rate = settings.lr / math.ceil(task.forget / batch_size)
     for k in range(1, settings.rounds + 1):
         yield learn(
             NAME,
@@ -44,6 +44,6 @@ def gradient_ascent(case: Case, settings: GradientAscent) -> Method[Ending]:
             over=FORGET,
             update=Update(ascent=Ascent(lr=rate, clip=settings.clip)),
             batch_size=batch_size,
-            seed=derive(case.seed, NAME, k),
+            seed=derive(task.seed, NAME, k),
         )
-    return Ending(settings.rounds, f"all {settings.rounds} rounds were run")
+    return MethodResult(settings.rounds, f"all {settings.rounds} rounds were run")

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from coordinator.methods import Case, Ending, Method
+from coordinator.methods import Method, MethodResult, UnlearningTask
 from coordinator.methods.influence import influence, shift
 from coordinator.methods.registry import Unlearn, method
 from coordinator.methods.training import update
@@ -39,10 +39,10 @@ class InverseContribution(Unlearn):
 
 
 @method("ico", InverseContribution)
-def inverse_contribution(case: Case, settings: InverseContribution) -> Method[Ending]:
+def inverse_contribution(task: UnlearningTask, settings: InverseContribution) -> Method[MethodResult]:
     """Subtract, then correct for K rounds."""
-    yield from _subtract(case, settings)
-    train = case.train
+    yield from _subtract(task, settings)
+    train = task.train
     for k in range(1, settings.rounds + 1):
         yield learn(
             CORRECTION,
@@ -50,15 +50,15 @@ def inverse_contribution(case: Case, settings: InverseContribution) -> Method[En
             over=share(REMAINING, settings.part),
             update=_correction(train, settings.lr or train.rate, fresh=k == 1),
             batch_size=settings.batch_size or train.batch_size,
-            seed=derive(case.seed, CORRECTION, k),
+            seed=derive(task.seed, CORRECTION, k),
         )
-    return Ending(settings.rounds, f"all {settings.rounds} rounds of correction were run")
+    return MethodResult(settings.rounds, f"all {settings.rounds} rounds of correction were run")
 
 
-def _subtract(case: Case, settings: InverseContribution) -> Method[None]:
+def _subtract(task: UnlearningTask, settings: InverseContribution) -> Method[None]:
     """Move along g, twice as far each time, until the loss on D_u is that of rows never seen, or far enough."""
     found = yield from influence(SUBTRACTION, batch_size=settings.micro_batch)
-    target = _target(case)
+    target = _target(task)
     if not found.gradient or found.loss >= target:
         return
     unit = found.parameters / found.gradient
@@ -73,10 +73,10 @@ def _subtract(case: Case, settings: InverseContribution) -> Method[None]:
         s *= 2
 
 
-def _target(case: Case) -> float:
+def _target(task: UnlearningTask) -> float:
     """Return the loss that rows have which were never seen: a guess's, where no row of their classes remains."""
-    guess = math.log(case.classes)
-    return guess if case.whole_classes or case.held_out_loss is None else case.held_out_loss
+    guess = math.log(task.classes)
+    return guess if task.whole_classes or task.held_out_loss is None else task.held_out_loss
 
 
 def _correction(train: Train, lr: float, *, fresh: bool) -> Update:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from coordinator.methods import Case, Ending, Method
+from coordinator.methods import Method, MethodResult, UnlearningTask
 from coordinator.methods.registry import Unlearn, method
 
 
@@ -13,7 +13,7 @@ class Nothing(Unlearn):
 
 
 @method("none", Nothing)
-def nothing(case: Case, settings: Nothing) -> Method[Ending]:
+def nothing(task: UnlearningTask, settings: Nothing) -> Method[MethodResult]:
     """Yield no phase."""
     yield from ()
-    return Ending(0, "rows were dropped, and nothing else was done")
+    return MethodResult(0, "rows were dropped, and nothing else was done")

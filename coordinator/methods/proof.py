@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from coordinator.methods import Case, Method
+from coordinator.methods import Method, UnlearningTask
 from coordinator.methods.fedora import Problem
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.registry import Unlearn
@@ -25,7 +25,7 @@ class Proof:
     moved_squared: float  # ‖Θ − Θ_init‖²
 
 
-def proof(case: Case, settings: Unlearn, *, pushed: bool) -> Method[Proof]:
+def proof(task: UnlearningTask, settings: Unlearn, *, pushed: bool) -> Method[Proof]:
     """Measure L_u over D_u, then the stationarity residual over a part of D_r; nothing changes but Ω, to 0 at rest.
 
     When recovery rounds came last, without a push, the dual variable is 0: complementary slackness asks for that where
@@ -33,7 +33,7 @@ def proof(case: Case, settings: Unlearn, *, pushed: bool) -> Method[Proof]:
     """
     loss, rho, batch_size = None, 0.0, MICRO_BATCH
     if isinstance(settings, Fedora):
-        problem, rho, batch_size = Problem(settings, case), settings.rho, settings.micro_batch
+        problem, rho, batch_size = Problem(settings, task), settings.rho, settings.micro_batch
         ascent = problem.unlearning(1, 0.0, fresh=not pushed)
         ascent.name = NAME
         forgotten = yield ascent
@@ -41,9 +41,9 @@ def proof(case: Case, settings: Unlearn, *, pushed: bool) -> Method[Proof]:
     residual = yield look(
         NAME,
         2,
-        over=share(REMAINING, min(1.0, ROWS / case.remaining)),
+        over=share(REMAINING, min(1.0, ROWS / task.remaining)),
         batch_size=batch_size,
-        seed=derive(case.seed, NAME),
+        seed=derive(task.seed, NAME),
         loss=Loss(cross_entropy=CrossEntropy(), reduction=Loss.SET_MEAN),
         update=Update(residual=Residual(rho=rho)),
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PositiveInt, SerializeAsAny
 
-from coordinator.methods import Case, Ending, Method
+from coordinator.methods import Method, MethodResult, UnlearningTask
 from coordinator.train import Train
 from fedora_vfl.errors import SettingsError
 from fedora_vfl.settings.files import Chosen, Settings
@@ -28,25 +28,25 @@ class Unlearn(Settings):
 
 
 @dataclass(frozen=True)
-class Entry:
+class RegisteredMethod:
     """One method."""
 
     settings: type[Unlearn]
-    run: Callable[[Case, Any], Method[Ending]]
+    run: Callable[[UnlearningTask, Any], Method[MethodResult]]
     fresh: bool = False  # whether it begins with fresh parameters, not with the original model's
 
 
+Run = Callable[[UnlearningTask, Any], Method[MethodResult]]
+
 DEFAULT = "fedora"
-METHODS: dict[str, Entry] = {}
+METHODS: dict[str, RegisteredMethod] = {}
 
 
-def method(
-    name: str, settings: type[Unlearn], *, fresh: bool = False
-) -> Callable[[Callable[[Case, Any], Method[Ending]]], Callable[[Case, Any], Method[Ending]]]:
+def method(name: str, settings: type[Unlearn], *, fresh: bool = False) -> Callable[[Run], Run]:
     """Make a generator of phases known to jobs by this name."""
 
-    def enter(run: Callable[[Case, Any], Method[Ending]]) -> Callable[[Case, Any], Method[Ending]]:
-        METHODS[name] = Entry(settings, run, fresh)
+    def enter(run: Run) -> Run:
+        METHODS[name] = RegisteredMethod(settings, run, fresh)
         return run
 
     return enter

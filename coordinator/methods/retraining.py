@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from coordinator.methods import Case, Ending, Method
+from coordinator.methods import Method, MethodResult, UnlearningTask
 from coordinator.methods.registry import Unlearn, method
 from coordinator.methods.training import training
 from coordinator.phases import REMAINING
@@ -22,9 +22,9 @@ class Retrain(Unlearn):
 
 
 @method(NAME, Retrain, fresh=True)
-def retraining(case: Case, settings: Retrain) -> Method[Ending]:
+def retraining(task: UnlearningTask, settings: Retrain) -> Method[MethodResult]:
     """Train on the remaining rows just as the original model was trained on all; parameters are fresh beforehand."""
-    epochs = settings.most_rounds(case.train)
-    anew = case.train.model_copy(update={"epochs": epochs})
-    yield from training(anew, seed=case.seed, name=NAME, over=REMAINING)
-    return Ending(epochs, "all epochs were trained")
+    epochs = settings.most_rounds(task.train)
+    anew = task.train.model_copy(update={"epochs": epochs})
+    yield from training(anew, seed=task.seed, name=NAME, over=REMAINING)
+    return MethodResult(epochs, "all epochs were trained")

@@ -8,7 +8,7 @@ dual step against the range of L_u, the primal step against the training's own r
 import math
 from dataclasses import dataclass
 
-from coordinator.methods import Case, Ending, Method, TakeBack
+from coordinator.methods import Method, MethodResult, Rollback, UnlearningTask
 from coordinator.methods.fedora import RECOVERY, Problem, paper
 from coordinator.methods.fedora_settings import Fedora, Scales
 from coordinator.methods.registry import method
@@ -17,7 +17,7 @@ from protos.fedora.v1.phase_pb2 import Adam, PrimalDescent
 LEAST_ROWS = 16  # in any draw
 ADAM_RATE = 0.001  # stands for the training's rate where the training used no Adam
 RECOVERY_WARM_UP = 0.15  # of the recovery, over which the rate grows
-SECOND_MARK = 2  # parties keep two marks
+KEPT_CHECKPOINTS = 2  # parties keep two checkpoints
 
 GOALS = {
     # Recovery follows, which can mend what is taken away, but has no rows to mend what is taught about D_u: a push that
@@ -41,13 +41,13 @@ class Pace:
 
 
 @method("fedora", Fedora)
-def fedora(case: Case, settings: Fedora) -> Method[Ending]:
+def fedora(task: UnlearningTask, settings: Fedora) -> Method[MethodResult]:
     """Forget by rounds that set their own scales, or by the paper's."""
-    problem = Problem(settings, case)
+    problem = Problem(settings, task)
     return paper(problem) if settings.steps == "paper" else auto(problem)
 
 
-def auto(problem: Problem) -> Method[Ending]:
+def auto(problem: Problem) -> Method[MethodResult]:
     """Push in short rounds until D_u is forgotten, then recover, within the budget."""
     settings = problem.settings
     scales = settings.scales.filled(GOALS[settings.goal])
@@ -59,24 +59,24 @@ def auto(problem: Problem) -> Method[Ending]:
         pushed = yield from _push(problem, scales, pace)
     held = pushed.held_at > 0
     if settings.goal == "uncertain" or not scales.recovery_rounds:
-        return Ending(pushed.rounds, f"all {pushed.rounds} rounds that push were run", held, pushed=True)
+        return MethodResult(pushed.rounds, f"all {pushed.rounds} rounds that push were run", held, pushed=True)
     yield from _recover(problem, scales, pace.budget - pushed.rows)
     why = "the constraint had held, and" if held else f"{pushed.rounds} rounds had pushed, and"
     told = f"{why} {scales.recovery_rounds} rounds of recovery followed"
-    return Ending(pushed.rounds + scales.recovery_rounds, told, held, pushed=False)
+    return MethodResult(pushed.rounds + scales.recovery_rounds, told, held, pushed=False)
 
 
 def _pace(problem: Problem, scales: Scales) -> Pace:
     """Divide the budget among rounds: half of a pushing round's rows come from D_u, half from D_r."""
-    settings, all_remaining = problem.settings, problem.case.remaining
-    budget = settings.budget * (problem.case.train.epochs_from_scratch) * all_remaining
+    settings, all_remaining = problem.settings, problem.task.remaining
+    budget = settings.budget * (problem.task.train.epochs_from_scratch) * all_remaining
     for_push = budget * (scales.push_share or 1.0)
     rounds = settings.rounds or scales.push_rounds
     a_round = max(for_push / rounds, 2 * LEAST_ROWS)
-    forget = min(problem.case.forget, max(int(a_round / 2), LEAST_ROWS))
+    forget = min(problem.task.forget, max(int(a_round / 2), LEAST_ROWS))
     if scales.passes and not settings.rounds:
         # Few rows are pushed for a short time: they look like others, whom a long push would harm too.
-        rounds = min(rounds, math.ceil(min(scales.passes, rounds) * problem.case.forget / forget))
+        rounds = min(rounds, math.ceil(min(scales.passes, rounds) * problem.task.forget / forget))
     δ = 1.0 if "asymmetric-batches" in settings.without else settings.delta
     remaining = min(all_remaining, max(LEAST_ROWS, round(a_round - forget if δ is None else δ * all_remaining)))
     batches = max(1, round(remaining / problem.batch_size))
@@ -102,23 +102,23 @@ def _push(problem: Problem, scales: Scales, pace: Pace) -> Method[_Pushed]:
     level = min(problem.largest, problem.level + (scales.margin or 0.0) * problem.largest)
     γ = level if problem.settings.dual == "scalar" else problem.gamma
     push = PrimalDescent.BALANCED if scales.balanced else PrimalDescent.AS_IT_IS
-    rows = k = held_at = marks = 0
-    guessing = math.log(problem.case.classes)
+    rows = k = held_at = checkpoints = 0
+    guessing = math.log(problem.task.classes)
     cut, start, fresh, holds = 1.0, guessing, True, True
     while k == 0 or (k < pace.rounds and rows + pace.forget + pace.remaining <= pace.for_push + 1):
         k += 1
         ascent = yield problem.unlearning(
             k,
             σ,
-            part=pace.forget / problem.case.forget,
+            part=pace.forget / problem.task.forget,
             gamma=γ,
             omega_max=scales.omega_max or 0.0,
             taking_away=bool(scales.taking_away),
             # Where the constraint holds its dual variable is 0: complementary slackness.
             fresh=k == 1 or (holds and scales.rest),
-            mark=True,
+            checkpoint=True,
         )
-        rows, marks = rows + ascent.rows, min(marks + 1, SECOND_MARK)
+        rows, checkpoints = rows + ascent.rows, min(checkpoints + 1, KEPT_CHECKPOINTS)
         holds = problem.loss(ascent.loss) >= level
         held_at = held_at or (k if holds else 0)
         if held_at and k - held_at >= scales.rounds_after and not uncertain:
@@ -129,7 +129,7 @@ def _push(problem: Problem, scales: Scales, pace: Pace) -> Method[_Pushed]:
             k,
             _adam(problem, η * cut * warm * calm),
             PrimalDescent.NONE if holds and scales.rest else push,
-            part=pace.remaining / problem.case.remaining,
+            part=pace.remaining / problem.task.remaining,
             batch_size=pace.batch_size,
             fresh=fresh,
         )
@@ -138,14 +138,14 @@ def _push(problem: Problem, scales: Scales, pace: Pace) -> Method[_Pushed]:
         if scales.guard and descent.loss > start + guessing:
             # Worse than at best by as much as guessing costs. The loss is that of the state the round began with, more
             # or less, so that the round before it was the one that went too far.
-            yield TakeBack(marks)
-            cut, marks, fresh, held_at = cut / 2, 0, True, 0
+            yield Rollback(checkpoints)
+            cut, checkpoints, fresh, held_at = cut / 2, 0, True, 0
     return _Pushed(rows, k, held_at)
 
 
 def _recover(problem: Problem, scales: Scales, left: float) -> Method[None]:
     """Spend what is left of the budget on D_r alone, the rate falling to 0, while what D_r does not support fades."""
-    rows = min(problem.case.remaining, max(LEAST_ROWS, int(left / scales.recovery_rounds)))
+    rows = min(problem.task.remaining, max(LEAST_ROWS, int(left / scales.recovery_rounds)))
     batch_size = min(problem.batch_size, max(LEAST_ROWS, int(left / scales.recovery_steps)))
     for round in range(1, scales.recovery_rounds + 1):
         through = (round - 0.5) / scales.recovery_rounds
@@ -156,7 +156,7 @@ def _recover(problem: Problem, scales: Scales, left: float) -> Method[None]:
             round,
             _adam(problem, scales.rate * _training_rate(problem) * min(rising, falling)),
             PrimalDescent.NONE,
-            part=rows / problem.case.remaining,
+            part=rows / problem.task.remaining,
             batch_size=batch_size,
             name=RECOVERY,
             fade=scales.fade,
@@ -165,9 +165,9 @@ def _recover(problem: Problem, scales: Scales, left: float) -> Method[None]:
 
 
 def _training_rate(problem: Problem) -> float:
-    return problem.case.train.rate if problem.case.train.optimizer == "adam" else ADAM_RATE
+    return problem.task.train.rate if problem.task.train.optimizer == "adam" else ADAM_RATE
 
 
 def _adam(problem: Problem, rate: float) -> Adam:
-    beta1, beta2 = problem.case.train.betas
-    return Adam(lr=rate, beta1=beta1, beta2=beta2, epsilon=problem.case.train.epsilon)
+    beta1, beta2 = problem.task.train.betas
+    return Adam(lr=rate, beta1=beta1, beta2=beta2, epsilon=problem.task.train.epsilon)

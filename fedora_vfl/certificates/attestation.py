@@ -81,7 +81,7 @@ class Residual(Record):
     rows: PositiveInt  # on how many rows it was measured
 
 
-class Traffic(Record):
+class CountedBytes(Record):
     """Protobuf bytes of one kind of message that a party counted in this job, up to its statement."""
 
     sent: NonNegativeInt
@@ -104,7 +104,7 @@ class Attestation(Record):
     change_squared: NonNegativeFloat  # ‖θ_i − θ_i,init‖²
     dual: Dual | None
     residual: Residual | None
-    bytes: dict[str, Traffic] | None  # by kind of message
+    bytes: dict[str, CountedBytes] | None  # by kind of message
     uncertainty: Uncertainty | None  # active party
     metrics: dict[str, Figures] | None  # active party: by model, figures by name
 

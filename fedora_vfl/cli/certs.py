@@ -113,12 +113,12 @@ def show(
     folder: Annotated[Path, typer.Argument(help="A member's folder of certificates.")],
 ) -> None:
     """Check a member's folder of certificates, and say whose it is and until when."""
-    from fedora_vfl.wire.tls import Identity
+    from fedora_vfl.wire.tls import Credentials
 
     def work() -> None:
-        identity = Identity.load(folder)
-        left = (identity.expires - datetime.now(UTC)).days
-        _say(f"{identity.member}, valid until {identity.expires:%Y-%m-%d %H:%M} UTC, {left} days from now")
+        credentials = Credentials.load(folder)
+        left = (credentials.expires - datetime.now(UTC)).days
+        _say(f"{credentials.member}, valid until {credentials.expires:%Y-%m-%d %H:%M} UTC, {left} days from now")
 
     _run(work)
 

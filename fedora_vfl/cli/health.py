@@ -78,7 +78,7 @@ def _check_file(path: Path, max_age: float) -> None:
 
 
 async def _check_service(
-    address: str, service: str, certificates: Path | None, member: str | None, patience: float
+    address: str, service: str, certificates: Path | None, member: str | None, timeout: float
 ) -> None:
     """Ask a member's health service."""
     import grpc
@@ -87,37 +87,37 @@ async def _check_service(
     from fedora_vfl.process.health import ask
     from fedora_vfl.wire.addresses import check_address
     from fedora_vfl.wire.channels import dial, reach
-    from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Identity, Member
+    from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Credentials, Member
 
     check_address(address, option="HOST:PORT")
-    identity = Identity.load(certificates) if certificates else None
+    credentials = Credentials.load(certificates) if certificates else None
     peer = COORDINATOR_MEMBER
     if member and member != COORDINATOR_MEMBER.name:
         peer = Member(member, "active")
-    elif identity and identity.member.role == "active" and not member:
-        peer = identity.member
-    called = member or (peer.name if identity else "whoever listens there")
-    deadline = time.monotonic() + patience
-    async with dial(address, patience, identity=identity, peer=peer) as channel:
+    elif credentials and credentials.member.role == "active" and not member:
+        peer = credentials.member
+    called = member or (peer.name if credentials else "whoever listens there")
+    deadline = time.monotonic() + timeout
+    async with dial(address, timeout, credentials=credentials, peer=peer) as channel:
         try:
-            await reach(channel, address, patience, identity=identity, peer=peer)
+            await reach(channel, address, timeout, credentials=credentials, peer=peer)
         except PartyError as error:
             raise UnwellError(f"{called} {error.reason}") from None
         try:
-            word = await ask(channel, service, patience=max(0.1, deadline - time.monotonic()))
+            word = await ask(channel, service, timeout=max(0.1, deadline - time.monotonic()))
         except grpc.aio.AioRpcError as error:
-            raise UnwellError(f"{called} {_why(error.code(), service, patience)} ({address})") from None
+            raise UnwellError(f"{called} {_why(error.code(), service, timeout)} ({address})") from None
     if word != "SERVING":
         raise UnwellError(f"{called} says {word} of {service or 'itself'} ({address})")
 
 
-def _why(code: object, service: str, patience: float) -> str:
+def _why(code: object, service: str, timeout: float) -> str:
     """Say why there was no answer."""
     import grpc
 
     match code:
         case grpc.StatusCode.DEADLINE_EXCEEDED:
-            return f"did not answer within {patience:g} s"
+            return f"did not answer within {timeout:g} s"
         case grpc.StatusCode.NOT_FOUND:
             return f"knows no service {service!r}; it knows the empty name and fedora.ready"
         case grpc.StatusCode.UNIMPLEMENTED:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coordinator.methods import Case
+from coordinator.methods import UnlearningTask
 from coordinator.methods.fedora import RECOVERY, REMAINING_PHASE, UNLEARNING, Problem
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.proof import NAME as CERTIFICATE
@@ -31,7 +31,7 @@ LEAST_GAP = 0.15  # between two such names, as a share of a panel's height
 
 
 @dataclass
-class Line:
+class Series:
     """One quantity over the rounds."""
 
     rounds: list[int] = field(default_factory=list)
@@ -51,13 +51,13 @@ class Story:
     problem: Problem
     push_rounds: int = 0
     rounds: int = 0
-    uncertainty: Line = field(default_factory=Line)  # L_u
+    uncertainty: Series = field(default_factory=Series)  # L_u
     final_uncertainty: float | None = None  # over all of D_u, after the last round
-    dual: Line = field(default_factory=Line)  # Ω, or its norm
-    sigma: Line = field(default_factory=Line)
-    tau: Line = field(default_factory=Line)
-    accuracy: Line = field(default_factory=Line)
-    taken_back: list[int] = field(default_factory=list)
+    dual: Series = field(default_factory=Series)  # Ω, or its norm
+    sigma: Series = field(default_factory=Series)
+    tau: Series = field(default_factory=Series)
+    accuracy: Series = field(default_factory=Series)
+    rolled_back: list[int] = field(default_factory=list)
 
     @property
     def scalar(self) -> bool:
@@ -96,14 +96,14 @@ def read(result: dict[str, Any]) -> Story | None:
 
 def _problem(result: dict[str, Any]) -> Problem:
     job, forget = result["job"], result["forget"]
-    case = Case(
+    task = UnlearningTask(
         Train.model_validate(job["train"]),
         classes=result["classes"],
         forget=forget["rows"],
         remaining=forget["remaining"],
         seed=0,
     )
-    return Problem(Fedora.model_validate(job["unlearn"]), case)
+    return Problem(Fedora.model_validate(job["unlearn"]), task)
 
 
 def _add(story: Story, entry: dict[str, Any]) -> None:
@@ -113,8 +113,8 @@ def _add(story: Story, entry: dict[str, Any]) -> None:
         round += story.push_rounds
     if phase in (UNLEARNING, REMAINING_PHASE, RECOVERY):
         story.rounds = max(story.rounds, round)
-        if entry.get("taken_back") and round not in story.taken_back:
-            story.taken_back.append(round)
+        if entry.get("rolled_back") and round not in story.rolled_back:
+            story.rolled_back.append(round)
     if phase == UNLEARNING:
         story.uncertainty.add(round, story.problem.loss(entry["loss"]))
         story.dual.add(round, _dual(entry["figures"], scalar=story.scalar))
@@ -187,7 +187,7 @@ def _shade(panel: "Axes", story: Story) -> None:
     border = story.push_rounds + 0.5
     panel.axvspan(0.5, border, color=PUSH_SHADE, zorder=0)
     panel.axvspan(border, story.rounds + 0.5, color=RECOVERY_SHADE, zorder=0)
-    for round in story.taken_back:
+    for round in story.rolled_back:
         panel.axvspan(round - 0.5, round + 0.5, facecolor="none", edgecolor=PURPLE, hatch="////", alpha=0.6, zorder=1)
     panel.grid(axis="y", color="white", linewidth=1.2)
     panel.set_axisbelow(True)
@@ -207,8 +207,8 @@ def _name_stretches(panel: "Axes", story: Story) -> None:
     for middle, count, name, colour in stretches:
         if count:
             panel.text(middle, 1.17, name, transform=place, color=colour, ha="center", fontsize=12, fontweight="bold")
-    if story.taken_back:
-        undone = f"hatched: taken back ({len(story.taken_back)})"
+    if story.rolled_back:
+        undone = f"hatched: taken back ({len(story.rolled_back)})"
         panel.text(1.012, 1.17, undone, transform=panel.transAxes, color=PURPLE, fontsize=11)
 
 

@@ -49,7 +49,7 @@ def submit(
     from fedora_vfl.cluster.submission import submit as submit_job
     from fedora_vfl.settings.federation import Deadlines
     from fedora_vfl.wire.addresses import check_address
-    from fedora_vfl.wire.tls import Identity, check_secured
+    from fedora_vfl.wire.tls import Credentials, check_secured
 
     console = Console(highlight=False)
     folder = out or Path("runs") / f"{job.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -57,8 +57,10 @@ def submit(
     async def work() -> None:
         settings = load_job(job, method or [])
         check_address(coordinator, option="--coordinator")
-        identity = Identity.load(certificates) if certificates else None
-        check_secured(coordinator, identity, plaintext=plaintext, hint="name the operator's folder with --certificates")
+        credentials = Credentials.load(certificates) if certificates else None
+        check_secured(
+            coordinator, credentials, plaintext=plaintext, hint="name the operator's folder with --certificates"
+        )
         check_folder(folder, overwrite=overwrite, marker="result.json")
         for section in ("data", "backdoor", "privacy"):
             if getattr(settings, section):
@@ -70,7 +72,7 @@ def submit(
                 origin=str(job),
                 follow=follow,
                 deadlines=Deadlines(),
-                identity=identity,
+                credentials=credentials,
             )
         finish(keep(result, folder), folder, console, also="; each party keeps its own model")
 

@@ -20,7 +20,7 @@ from fedora_vfl.settings.federation import Active, Coordinator, Deadlines, Feder
 from fedora_vfl.signing import SigningKey
 from fedora_vfl.storage import write_atomically
 from fedora_vfl.wire.protocol import COORDINATOR
-from fedora_vfl.wire.tls import Identity
+from fedora_vfl.wire.tls import Credentials
 
 # Above the well-known ports, below the range from which outgoing connections take theirs.
 PORTS = range(20000, 32768)
@@ -153,10 +153,10 @@ class LocalCluster:
             await asyncio.gather(*(process.wait() for process in running))
 
     @property
-    def operator(self) -> Identity | None:
+    def operator(self) -> Credentials | None:
         """Who submits jobs; nobody in particular in a cluster without certificates."""
         folder = self._folder / CERTIFICATES / OPERATOR.name
-        return Identity.load(folder) if folder.exists() else None
+        return Credentials.load(folder) if folder.exists() else None
 
     def log_path(self, name: str) -> Path:
         """Return where a process's log is."""

@@ -99,7 +99,7 @@ async def run_on(cluster: LocalCluster, out: Path, follow: Follow) -> dict[str, 
 async def perform(cluster: LocalCluster, settings: str, *, origin: str, follow: Follow) -> Result:
     """Submit a job and watch the processes meanwhile; one that ends by itself ends the job."""
     address, deadlines = cluster.federation.coordinator.address, cluster.federation.deadlines
-    work = submit(address, settings, origin=origin, follow=follow, deadlines=deadlines, identity=cluster.operator)
+    work = submit(address, settings, origin=origin, follow=follow, deadlines=deadlines, credentials=cluster.operator)
     job = asyncio.create_task(work)
     watch = asyncio.create_task(cluster.first_to_end())
     try:

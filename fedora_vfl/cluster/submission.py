@@ -8,7 +8,7 @@ from fedora_vfl.errors import PartyError, from_failure
 from fedora_vfl.settings.federation import Deadlines
 from fedora_vfl.wire.channels import Secured, check_right_service, dial, path, reach
 from fedora_vfl.wire.protocol import COORDINATOR, PROTOCOL
-from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Identity
+from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Credentials
 from protos.fedora.v1.control_pb2 import DESCRIPTOR, Event, Job, Result
 from protos.fedora.v1.failure_pb2 import Failure
 
@@ -22,10 +22,10 @@ async def submit(
     origin: str,
     follow: Callable[[Event], None],
     deadlines: Deadlines,
-    identity: Identity | None = None,
+    credentials: Credentials | None = None,
 ) -> Result:
     """Run a job on a cluster and return its result; every event on the way is handed to `follow`."""
-    secured: Secured = {"identity": identity, "peer": COORDINATOR_MEMBER}
+    secured: Secured = {"credentials": credentials, "peer": COORDINATOR_MEMBER}
     async with dial(address, deadlines.silence, **secured) as channel:
         await reach(channel, address, deadlines.join, waiting=lambda said: follow(Event(note=said)), **secured)
         job = Job(protocol=PROTOCOL, settings=settings, origin=origin)

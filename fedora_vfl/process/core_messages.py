@@ -72,7 +72,7 @@ def _pass_on(reader: int) -> None:
                 told[sentence] = now
                 log.warning(sentence)
         elif not _CHATTER.match(line):
-            logs.stray(line)
+            logs.pass_through(line)
 
 
 def _lines(reader: int) -> Iterator[str]:

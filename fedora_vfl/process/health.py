@@ -87,9 +87,9 @@ async def _service(request: bytes, context: grpc.aio.ServicerContext[bytes, byte
     return name
 
 
-async def ask(channel: grpc.aio.Channel, service: str, *, patience: float) -> str:
+async def ask(channel: grpc.aio.Channel, service: str, *, timeout: float) -> str:
     """Return what a member says of a service, SERVING or another word; an RpcError if it says nothing."""
     check: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(path(CHECK))
-    answer = await check(Request(service=service).SerializeToString(), timeout=patience)
+    answer = await check(Request(service=service).SerializeToString(), timeout=timeout)
     word: str = Response.ServingStatus.Name(Response.FromString(answer).status)
     return word

@@ -57,15 +57,15 @@ def run_until_done(work: Coroutine[Any, Any, None], *, ends_within: float | None
     try:
         asyncio.run(_interruptible(work, ends_within))
     except FedoraError as error:
-        logs.last_words(str(error))
+        logs.print_final_message(str(error))
         return error.exit_code
     except asyncio.CancelledError:
-        logs.last_words(STOPPED, level="INFO")
+        logs.print_final_message(STOPPED, level="INFO")
         return StoppedError.exit_code
     except BrokenPipeError:
         return reader_gone()
     except OSError as error:
-        logs.last_words(f"{error.filename or 'the system'}: {error.strerror}")
+        logs.print_final_message(f"{error.filename or 'the system'}: {error.strerror}")
         return DataError.exit_code
     return 0
 
@@ -102,7 +102,7 @@ async def _interruptible(work: Coroutine[Any, Any, None], ends_within: float | N
 
 def _end_at_once(*_: object) -> None:
     """End this process in the middle of whatever it does. Files that count are written as a whole or not at all."""
-    logs.last_words(STOPPED, level="INFO")
+    logs.print_final_message(STOPPED, level="INFO")
     os._exit(StoppedError.exit_code)
 
 

@@ -96,7 +96,7 @@ def start(form: str) -> None:
         threading.excepthook = _thread_exception
 
 
-def called(member: str) -> None:
+def set_member(member: str) -> None:
     """Say who this process is."""
     if _lines:
         _lines.place = Place(member)
@@ -114,14 +114,14 @@ def in_phase(phase: str, round: int) -> None:
         _lines.place = replace(_lines.place, phase=phase, round=round)
 
 
-def stray(line: str) -> None:
+def pass_through(line: str) -> None:
     """Pass on a line that something else has written to standard error, in the form that the log has."""
     said = line.rstrip()
     # Named for what it is: some of it comes from callers, who might like it to look like a line of the log.
     sys.stderr.write(f"{_lines.line('INFO', said, logger='stderr') if _lines else f'stderr: {printable(said)}'}\n")
 
 
-def last_words(sentence: str, *, level: str = "ERROR") -> None:
+def print_final_message(sentence: str, *, level: str = "ERROR") -> None:
     """Print the sentence that a process ends with: the whole of it for a reader, a discreet one for a log of JSON."""
     said = (
         _lines.line(level, discreet(sentence), logger="fedora_vfl.process.lifecycle")

@@ -13,7 +13,7 @@ from fedora_vfl.errors import PortError
 from fedora_vfl.wire.addresses import check_address, split
 from fedora_vfl.wire.meter import Sums, Totals
 from fedora_vfl.wire.protocol import PROTOCOL, VERSION
-from fedora_vfl.wire.tls import Identity
+from fedora_vfl.wire.tls import Credentials
 from protos.fedora.v1.meter_pb2 import Kind
 
 LINK = ("direction", "sender", "receiver", "phase", "kind")
@@ -46,7 +46,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class Traffic:
+class TrafficMetrics:
     """The figures of a process's byte meters."""
 
     member: str
@@ -64,15 +64,15 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class Certificate:
+class CertificateMetrics:
     """The figure of a process's certificate, if it has one."""
 
-    identity: Identity | None
+    credentials: Credentials | None
 
     def figures(self) -> Iterator[Figure]:
         """Return when the certificate expires."""
-        if self.identity:
-            when = self.identity.expires.timestamp()
+        if self.credentials:
+            when = self.credentials.expires.timestamp()
             said = "When this member's certificate expires, in seconds since 1970."
             yield Figure("certificate_expires_timestamp_seconds", said, (), {(): when})
 

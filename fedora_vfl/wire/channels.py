@@ -15,7 +15,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from fedora_vfl.errors import PartyError, PortError
 from fedora_vfl.wire import addresses
 from fedora_vfl.wire.handshakes import diagnose, look
-from fedora_vfl.wire.tls import Identity, Member
+from fedora_vfl.wire.tls import Credentials, Member
 from protos.fedora.v1.failure_pb2 import Failure
 
 # So long a connection may take to come up before somebody looks whether certificates are the reason.
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 class Secured(TypedDict):
     """What a connection is secured by, if by anything: the own certificate, and whose the other one must be."""
 
-    identity: Identity | None
+    credentials: Credentials | None
     peer: Member
 
 
@@ -75,23 +75,23 @@ def path(method: MethodDescriptor) -> str:
 
 
 def dial(
-    address: str, silence: float, *, identity: Identity | None, peer: Member, answer: float | None = None
+    address: str, silence: float, *, credentials: Credentials | None, peer: Member, answer: float | None = None
 ) -> grpc.aio.Channel:
     """Return a channel to a member at an address; it connects when it is first used."""
     chosen = options(silence, answer)
-    if identity is None:
+    if credentials is None:
         return grpc.aio.insecure_channel(address, options=chosen)
     # The certificate must be that member's, wherever it is; the address need not be in it.
     known_as = ("grpc.ssl_target_name_override", peer.dns)
-    return grpc.aio.secure_channel(address, identity.for_client(), options=[*chosen, known_as])
+    return grpc.aio.secure_channel(address, credentials.for_client(), options=[*chosen, known_as])
 
 
 async def reach(
     channel: grpc.aio.Channel,
     address: str,
-    patience: float,
+    timeout: float,
     *,
-    identity: Identity | None,
+    credentials: Credentials | None,
     peer: Member,
     waiting: Callable[[str], None] | None = None,
 ) -> None:
@@ -100,17 +100,17 @@ async def reach(
     `waiting` is told once, when that takes longer than it should.
     """
     began = time.monotonic()
-    while (left := began + patience - time.monotonic()) > 0:
+    while (left := began + timeout - time.monotonic()) > 0:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(left, SECURED_SECONDS)):
                 return await channel.channel_ready()
-        if reason := await asyncio.to_thread(diagnose, address, identity, peer):
+        if reason := await asyncio.to_thread(diagnose, address, credentials, peer):
             raise PartyError(peer.name, f"{reason} ({address})", Failure.PROTOCOL)
         if waiting:
             waiting(f"waiting for {peer.name} at {address}, {left:.0f} s at most")
             waiting = None
     obstacle = await asyncio.to_thread(look, address)
-    raise PartyError(peer.name, f"cannot be reached at {address} within {patience:g} s{obstacle}", Failure.SILENT)
+    raise PartyError(peer.name, f"cannot be reached at {address} within {timeout:g} s{obstacle}", Failure.SILENT)
 
 
 async def check_right_service(call: grpc.aio.Call, name: str, address: str) -> None:
@@ -125,7 +125,7 @@ async def listen(
     handlers: "dict[MethodDescriptor, grpc.RpcMethodHandler[Any, Any]]",
     silence: float,
     *,
-    identity: Identity | None,
+    credentials: Credentials | None,
     answer: float | None = None,
 ) -> grpc.aio.Server:
     """Start a server for the given methods."""
@@ -136,10 +136,10 @@ async def listen(
         server.add_generic_rpc_handlers((generic,))
     _check_free(address)
     try:
-        if identity is None:
+        if credentials is None:
             server.add_insecure_port(address)
         else:
-            server.add_secure_port(address, identity.for_server())
+            server.add_secure_port(address, credentials.for_server())
     except RuntimeError:
         raise PortError(f"{address} cannot be listened on") from None
     await server.start()

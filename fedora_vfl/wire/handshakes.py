@@ -7,20 +7,20 @@ from datetime import UTC, datetime
 from cryptography import x509
 
 from fedora_vfl.wire import addresses
-from fedora_vfl.wire.tls import AUTHORITY, CERTIFICATE, KEY, Identity, Member, member_of
+from fedora_vfl.wire.tls import AUTHORITY, CERTIFICATE, KEY, Credentials, Member, member_of
 from fedora_vfl.wire.tls_reasons import in_words
 
 PROBE_SECONDS = 2.0
 
 
-def diagnose(address: str, identity: Identity | None, expected: Member) -> str | None:
+def diagnose(address: str, credentials: Credentials | None, expected: Member) -> str | None:
     """Return why a member at an address cannot be talked to; None if certificates are not the reason.
 
     It blocks for up to two seconds: call it in a thread.
     """
     try:
         with socket.create_connection(addresses.split(address), timeout=PROBE_SECONDS) as plain:
-            return _without(plain) if identity is None else _with(plain, identity, expected)
+            return _without(plain) if credentials is None else _with(plain, credentials, expected)
     except (OSError, UnicodeError):
         return None  # nobody is there, or the network is cut
 
@@ -53,9 +53,9 @@ def _without(plain: socket.socket) -> str | None:
         return None
 
 
-def _with(plain: socket.socket, identity: Identity, expected: Member) -> str | None:
+def _with(plain: socket.socket, credentials: Credentials, expected: Member) -> str | None:
     """Shake hands as gRPC would, and hear what either side has against it."""
-    folder = identity.folder
+    folder = credentials.folder
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = False  # members are known by name and role, wherever they are
@@ -69,14 +69,16 @@ def _with(plain: socket.socket, identity: Identity, expected: Member) -> str | N
             if found != expected:
                 return f"shows the certificate of {found or 'nobody in a federation'}, not of {expected}"
             # In TLS 1.3 a server looks at the caller's certificate only now; one that accepts it begins to talk.
-            return None if _talks(secured) else _refused(identity)
+            return None if _talks(secured) else _refused(credentials)
     except ssl.SSLCertVerificationError as error:
         return f"shows a certificate that {in_words(error.verify_message)}"
     except ssl.SSLError as error:
         said = str(error.reason or error)
         if "WRONG_VERSION" in said or "HTTP_REQUEST" in said:
             return "does not speak TLS at that address"
-        return f"does not accept the certificate of {identity.member}: it {in_words(said)}" if "ALERT" in said else None
+        return (
+            f"does not accept the certificate of {credentials.member}: it {in_words(said)}" if "ALERT" in said else None
+        )
 
 
 def _talks(secured: ssl.SSLSocket) -> bool:
@@ -88,9 +90,9 @@ def _talks(secured: ssl.SSLSocket) -> bool:
         return False
 
 
-def _refused(identity: Identity) -> str:
+def _refused(credentials: Credentials) -> str:
     """Say why a server hung up at the sight of a certificate; gRPC's servers mostly do so without a word."""
-    refused = f"does not accept the certificate of {identity.member}: it"
-    if datetime.now(UTC) > identity.expires:
+    refused = f"does not accept the certificate of {credentials.member}: it"
+    if datetime.now(UTC) > credentials.expires:
         return f"{refused} has expired"
     return f"{refused} is of another authority, or not valid by the clock over there; the log there says more"

@@ -60,30 +60,30 @@ class Link(Generic[Sent, Received]):
         if self._writing:
             await asyncio.wait([self._writing], timeout=LAST_WRITE_SECONDS)
 
-    async def send(self, message: Sent, *, patience: float | None = None) -> None:
-        """Send one message; the peer must take it within `patience` seconds."""
-        await self.post(message, patience=patience)
-        await self._written(patience)
+    async def send(self, message: Sent, *, timeout: float | None = None) -> None:
+        """Send one message; the peer must take it within `timeout` seconds."""
+        await self.post(message, timeout=timeout)
+        await self._written(timeout)
 
-    async def post(self, message: Sent, *, patience: float | None = None) -> None:
+    async def post(self, message: Sent, *, timeout: float | None = None) -> None:
         """Begin to send one message, once the one before it has left, and go on while gRPC sends it.
 
         If that fails, the next call says so.
         """
-        await self._written(patience)
+        await self._written(timeout)
         packed = self._pack(message)
         self.meter.count(self.me, self.peer, packed)
         self._writing = asyncio.create_task(self._write(packed.data))
         self._writing.add_done_callback(_note_exception)
         await asyncio.sleep(0)  # lets the write begin before whatever the caller computes next
 
-    async def receive(self, *, patience: float | None = None) -> Received:
-        """Return the next message; it must come within `patience` seconds."""
+    async def receive(self, *, timeout: float | None = None) -> Received:
+        """Return the next message; it must come within `timeout` seconds."""
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 arrived = await self._arrived.get()
         except TimeoutError:
-            raise self._silent(f"sent nothing for {patience:g} s") from None
+            raise self._silent(f"sent nothing for {timeout:g} s") from None
         if isinstance(arrived, PartyError):
             self._arrived.put_nowait(arrived)  # whoever asks next is told the same
             raise arrived
@@ -98,16 +98,16 @@ class Link(Generic[Sent, Received]):
         """Stop reading; the stream itself belongs to the one who opened it."""
         self._reader.cancel()
 
-    async def _written(self, patience: float | None) -> None:
+    async def _written(self, timeout: float | None) -> None:
         """Wait until the last message has left.
 
-        The write itself goes on if the caller is cancelled or out of patience: gRPC would end the whole stream with it.
+        The write itself goes on if the caller is cancelled or out of timeout: gRPC would end the whole stream with it.
         """
         # A loop, because whoever else waited to send may have begun before this caller woke up.
         while self._writing and not self._writing.done():
-            done, _ = await asyncio.wait([self._writing], timeout=patience)
+            done, _ = await asyncio.wait([self._writing], timeout=timeout)
             if not done:
-                raise self._silent(f"took no message for {patience:g} s")
+                raise self._silent(f"took no message for {timeout:g} s")
         if self._writing:
             self._writing.result()
 
@@ -146,17 +146,17 @@ def _note_exception(task: asyncio.Task[None]) -> None:
 
 
 async def read_first(
-    stream: Stream, unpack: Callable[[bytes], tuple[Received, Packed]], *, patience: float
+    stream: Stream, unpack: Callable[[bytes], tuple[Received, Packed]], *, timeout: float
 ) -> tuple[Received, Packed]:
     """Read the message in which a caller says who it is, before there is a link to count it on."""
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             data = await stream.read()
         if isinstance(data, bytes):
             return unpack(data)
         raise PartyError("a caller", "hung up without a word", Failure.LOST)
     except TimeoutError:
-        raise PartyError("a caller", f"did not say who it is within {patience:g} s", Failure.SILENT) from None
+        raise PartyError("a caller", f"did not say who it is within {timeout:g} s", Failure.SILENT) from None
     except ValueError as error:
         raise PartyError("a caller", f"sent a first message that cannot be read: it {error}") from None
 

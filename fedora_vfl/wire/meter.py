@@ -17,7 +17,7 @@ class Packed(NamedTuple):
     phase: tuple[str, int] | None = None
 
 
-class Line(NamedTuple):
+class TrafficKey(NamedTuple):
     """What a line of the books is about: the messages of one kind, one way over one link, in all rounds of a phase."""
 
     sender: str
@@ -38,13 +38,13 @@ class Totals:
     """What all meters of a process have counted since it began, over all jobs; any thread may read them."""
 
     def __init__(self) -> None:
-        self._sums: dict[Line, list[int]] = {}
+        self._sums: dict[TrafficKey, list[int]] = {}
 
-    def sums_of(self, line: Line) -> list[int]:
+    def sums_of(self, line: TrafficKey) -> list[int]:
         """Return the sums of one line, for a meter to add to."""
         return self._sums.setdefault(line, [0, 0, 0])
 
-    def read(self) -> dict[Line, Sums]:
+    def read(self) -> dict[TrafficKey, Sums]:
         """Return all sums as they are now."""
         # Copied in one step: the thread that counts may open a new line meanwhile.
         return {line: Sums(*sums) for line, sums in list(self._sums.items())}
@@ -71,7 +71,7 @@ class Meter:
         key = (sender, receiver, phase, packed.kind)
         entry = self._counts.get(key)
         if entry is None:
-            total = self._totals.sums_of(Line(sender, receiver, phase[0], packed.kind))
+            total = self._totals.sums_of(TrafficKey(sender, receiver, phase[0], packed.kind))
             entry = self._counts[key] = ([0, 0, 0], total)
         for sums in entry:
             sums[0] += 1
@@ -80,10 +80,10 @@ class Meter:
 
     def close(self) -> list[Reading]:
         """Hand out the counts and start again from nothing."""
-        readings: dict[Line, Reading] = {}
+        readings: dict[TrafficKey, Reading] = {}
         for (sender, receiver, (phase, round), kind), (sums, _) in self._counts.items():
             whole = Reading(sender=sender, receiver=receiver, phase=phase, kind=kind)
-            counts = readings.setdefault(Line(sender, receiver, phase, kind), whole).counts
+            counts = readings.setdefault(TrafficKey(sender, receiver, phase, kind), whole).counts
             counts.add(round=round, messages=sums[0], tensor_bytes=sums[1], protobuf_bytes=sums[2])
         self._counts.clear()
         return list(readings.values())

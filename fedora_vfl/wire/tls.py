@@ -69,7 +69,7 @@ def member_of(certificate: x509.Certificate | x509.CertificateSigningRequest) ->
 
 
 @dataclass(frozen=True)
-class Identity:
+class Credentials:
     """One member's certificate and key, and the authority's certificate that it checks others by."""
 
     member: Member
@@ -80,7 +80,7 @@ class Identity:
     key: bytes = field(repr=False)
 
     @classmethod
-    def load(cls, folder: Path) -> "Identity":
+    def load(cls, folder: Path) -> "Credentials":
         """Read a member's folder of certificates; what would fail at the first connection is said now."""
         authority, chain, key = (_read(folder / name) for name in (AUTHORITY, CERTIFICATE, KEY))
         check_private(folder / KEY)
@@ -162,9 +162,9 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def check_secured(address: str, identity: Identity | None, *, plaintext: bool, hint: str) -> None:
+def check_secured(address: str, credentials: Credentials | None, *, plaintext: bool, hint: str) -> None:
     """Refuse an unprotected connection beyond this machine, unless it is asked for by name; then warn."""
-    if identity is not None or is_loopback(address):
+    if credentials is not None or is_loopback(address):
         return
     if not plaintext:
         raise SettingsError(

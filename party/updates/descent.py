@@ -16,7 +16,7 @@ class Observe(Rule):
     """Look only."""
 
     needs_gradients = False
-    standing = True
+    parameters_frozen = True
 
     def step(self) -> None:
         """Do nothing."""

@@ -28,7 +28,7 @@ class Ascent(Rule):
 class Influence(Rule):
     """What the rows have done to the parameters, to first order: g_i, added up over all batches and kept."""
 
-    standing = True
+    parameters_frozen = True
 
     def step(self) -> None:
         """Let the gradients add up."""

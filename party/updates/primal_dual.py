@@ -51,7 +51,7 @@ class Dual:
 class DualAscent(Rule):
     """The unlearning phase: g_i = ∂L_u/∂θ_i is added up over all batches, then Ω and the push follow once."""
 
-    standing = True
+    parameters_frozen = True
 
     def step(self) -> None:
         """Let the gradients add up."""
@@ -180,7 +180,7 @@ def fade(parameters: Sequence[Tensor], support: Sequence[Tensor], share: float) 
 class Residual(Rule):
     """The last pass: how far from a stationary point of the Lagrangian the model is."""
 
-    standing = True
+    parameters_frozen = True
 
     def step(self) -> None:
         """Let the gradients add up."""

@@ -26,7 +26,7 @@ class Rule(ABC):
     # Whether the active party sends gradients at all.
     needs_gradients: ClassVar[bool] = True
     # Whether parameters stand still while the phase runs, so that batches may overtake each other's answers.
-    standing: ClassVar[bool] = False
+    parameters_frozen: ClassVar[bool] = False
 
     def __init__(self, update: Update, parameters: Iterable[Parameter], memory: Memory) -> None:
         self.update, self.parameters, self.memory = update, list(parameters), memory

@@ -17,7 +17,7 @@ import yaml
 
 from coordinator.job import Job
 from fedora_vfl.bench.comms.points import Extent, Point
-from fedora_vfl.bench.hosts.network import Counters, Line, Network
+from fedora_vfl.bench.hosts.network import Counters, HostLine, Network
 from fedora_vfl.bench.hosts.placement import move, starters
 from fedora_vfl.cluster.local import CERTIFICATES, LocalCluster
 from fedora_vfl.cluster.preparation import prepare
@@ -74,13 +74,13 @@ class OnHosts:
     async def submit(self, job: dict[str, Any]) -> dict[str, Any]:
         """Run a job from the coordinator's host, so that what the user is told crosses no line."""
         operator = self._folder / CERTIFICATES / "operator"
-        identity = str(operator) if operator.exists() else "-"
+        credentials = str(operator) if operator.exists() else "-"
         words = (
             sys.executable,
             "-m",
             "fedora_vfl.bench.comms.submission",
             self._federation.coordinator.address,
-            identity,
+            credentials,
         )
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
@@ -127,7 +127,7 @@ async def open_stage(point: Point, extent: Extent, work: Path, *, hosts: bool) -
                 yield OnLoopback(cluster)
             return
         # Half of the way lies at each of the two hosts.
-        line = Line(delay=point.delay / 2, whole_packets=point.whole_packets)
+        line = HostLine(delay=point.delay / 2, whole_packets=point.whole_packets)
         with Network(dict.fromkeys((COORDINATOR, *federation.parties), line)) as network:
             moved = move(run, federation, network, plaintext=not point.tls)
             async with LocalCluster(run, moved, hosts=starters(moved, network)):

@@ -10,7 +10,7 @@ from pathlib import Path
 from fedora_vfl.cluster.submission import submit
 from fedora_vfl.process.lifecycle import run_until_done
 from fedora_vfl.settings.federation import Deadlines
-from fedora_vfl.wire.tls import Identity
+from fedora_vfl.wire.tls import Credentials
 from protos.fedora.v1.control_pb2 import Event
 
 
@@ -20,9 +20,11 @@ def _ignore(_: Event) -> None:
 
 async def work(address: str, certificates: str) -> None:
     """Submit what is on standard input, and print the result."""
-    identity = None if certificates == "-" else Identity.load(Path(certificates))
+    credentials = None if certificates == "-" else Credentials.load(Path(certificates))
     settings = await asyncio.to_thread(sys.stdin.read)
-    result = await submit(address, settings, origin="cell", follow=_ignore, deadlines=Deadlines(), identity=identity)
+    result = await submit(
+        address, settings, origin="cell", follow=_ignore, deadlines=Deadlines(), credentials=credentials
+    )
     print(result.result_json)
 
 

@@ -1,6 +1,6 @@
 """Hosts on one machine: network namespaces with addresses of their own, on a switch that can be slow, distant or cut.
 
-    with Network({"bank": Line(), "hospital": Line(closed=True, rate=50e6, delay=0.01)}) as network:
+    with Network({"bank": HostLine(), "hospital": HostLine(closed=True, rate=50e6, delay=0.01)}) as network:
         subprocess.run(network.command("hospital", "python", "-m", "party", "--config", "hospital.yaml"))
 
 The machine's own network has no part in it: the hosts reach each other and nothing else. It needs root and `ip`; a
@@ -55,7 +55,7 @@ class HostsError(FedoraError):
 
 
 @dataclass(frozen=True)
-class Line:
+class HostLine:
     """What lies between a host and the switch; the same each way."""
 
     rate: float | None = None  # bits per second
@@ -131,7 +131,7 @@ def _run(*words: str) -> str:
 class Network:
     """Hosts and the switch between them. They last as long as this object, or else are removed by the next one."""
 
-    def __init__(self, lines: Mapping[str, Line], *, addresses: str = ADDRESSES) -> None:
+    def __init__(self, lines: Mapping[str, HostLine], *, addresses: str = ADDRESSES) -> None:
         """`addresses` are the first three numbers of all hosts' addresses; the fourth counts the hosts from 1."""
         self._lines, self._addresses = dict(lines), addresses
         self._places = {host: place for place, host in enumerate(self._lines)}
@@ -221,10 +221,10 @@ class Network:
                 taken.append(time.perf_counter() - began)
         return statistics.median(taken[1:])  # the first also asks for the other's hardware address
 
-    def throughput(self, one: str, other: str, *, size: int, patience: float = 30.0) -> float:
+    def throughput(self, one: str, other: str, *, size: int, timeout: float = 30.0) -> float:
         """Measure the bits per second of a TCP connection that sends `size` bytes from one host to another."""
         with self._socket(other, socket.SOCK_STREAM) as door, self._socket(one, socket.SOCK_STREAM) as near:
-            near.settimeout(patience)
+            near.settimeout(timeout)
             door.listen()
             near.connect(door.getsockname())
             far, _ = door.accept()
@@ -301,7 +301,7 @@ class Network:
                 "lines with a delay cannot be made: the process that holds frames back ended before it was ready"
             )
 
-    def _connect(self, host: str, line: Line) -> None:
+    def _connect(self, host: str, line: HostLine) -> None:
         here, port = self.namespace(host), self._port(host)
         if not line.delay:
             _run("ip", "link", "add", DEVICE, "netns", here, "type", "veth", "peer", "name", port, "netns", self.switch)

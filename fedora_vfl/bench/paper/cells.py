@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from coordinator.job import Job
-from fedora_vfl.bench.paper.experiments import DataSet, Experiment, Line, Plan, Preset, Request, Run, Setting
+from fedora_vfl.bench.paper.experiments import DataSet, Experiment, MethodLine, Plan, Preset, Request, Run, Setting
 from fedora_vfl.bench.paper.sources import PLACES, Source
 from fedora_vfl.settings.files import check
 
@@ -121,10 +121,10 @@ def _of_data_set(
                 )
 
 
-def _lines(experiment: Experiment) -> Iterator[tuple[Setting, Line]]:
+def _lines(experiment: Experiment) -> Iterator[tuple[Setting, MethodLine]]:
     """Yield what is run for each request: every setting with every method, and the methods beside them."""
     for one in experiment.beside:
-        yield Setting(name=""), Line(method=one)
+        yield Setting(name=""), MethodLine(method=one)
     for setting in experiment.settings:
         for line in experiment.lines:
             yield setting, line
@@ -138,7 +138,7 @@ def _cell(
     request: Request,
     run: Run,
     setting: Setting,
-    line: Line,
+    line: MethodLine,
     plan: Plan,
     seed: int,
 ) -> Cell:

@@ -96,7 +96,7 @@ class Setting(Settings):
     privacy: dict[str, Any] | None = None
 
 
-class Line(Settings):
+class MethodLine(Settings):
     """A method as one experiment uses it: a known one, perhaps with changes and a name of its own."""
 
     method: str
@@ -120,7 +120,7 @@ class Experiment(Settings):
     labels: Annotated[list[str], Field(min_length=1)]  # of the paper's tables and figures
     layout: Literal["methods", "settings", "curves", "time", "cost"]  # how the report shows it
     requests: dict[str, Annotated[list[Request], Field(min_length=1)]]  # by data set
-    methods: Annotated[list[str | Line], Field(min_length=1)]
+    methods: Annotated[list[str | MethodLine], Field(min_length=1)]
     varies: str | None = None  # what `settings` are values of
     settings: list[Setting] = Field(default=[Setting(name="")], min_length=1)
     beside: list[str] = Field(default_factory=list)  # methods run once, untouched by `settings`, to compare with
@@ -132,9 +132,9 @@ class Experiment(Settings):
         return self.small if preset == "small" else self.paper
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[MethodLine]:
         """Return all methods in one form."""
-        return [Line(method=one) if isinstance(one, str) else one for one in self.methods]
+        return [MethodLine(method=one) if isinstance(one, str) else one for one in self.methods]
 
     @model_validator(mode="after")
     def _requests_for_all(self) -> Self:

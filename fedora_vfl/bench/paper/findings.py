@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fedora_vfl.bench.paper.document import Verdict
 from fedora_vfl.bench.paper.experiments import Plan
-from fedora_vfl.bench.paper.sheet import METRICS, RETRAIN, Line, Sheet
+from fedora_vfl.bench.paper.sheet import METRICS, RETRAIN, Sheet, SheetRow
 
 YES, PARTLY, NO, OPEN = "yes", "partly", "no", "not measured"
 CLOSE = 0.03  # accuracies that differ by less count as near each other
@@ -35,12 +35,12 @@ class Evidence:
         self._plan = plan
         self.variants = [one.title for one in plan.methods.values() if one.in_paper == "FedORA"]
 
-    def lines(self, experiment: str, *, images: bool = False) -> list[Line]:
+    def lines(self, experiment: str, *, images: bool = False) -> list[SheetRow]:
         """Return lines, perhaps those of image sets alone."""
         found = self.sheet.lines(experiment)
         return [line for line in found if not images or line.data_set != "income"]
 
-    def title(self, line: Line) -> str:
+    def title(self, line: SheetRow) -> str:
         """Name a line's data set and request."""
         return f"{self.name(line.data_set)} {line.request}"
 
@@ -48,7 +48,7 @@ class Evidence:
         """Name a data set."""
         return self._plan.data_sets[data_set].title
 
-    def peers(self, line: Line) -> dict[str, Line]:
+    def peers(self, line: SheetRow) -> dict[str, SheetRow]:
         """Return the lines of all methods for the same data set, request and setting."""
         return {
             one.title: one
@@ -56,7 +56,7 @@ class Evidence:
             if (one.request, one.setting) == (line.request, line.setting)
         }
 
-    def value(self, line: Line | None, metric: str) -> float | None:
+    def value(self, line: SheetRow | None, metric: str) -> float | None:
         """Return a mean over seeds."""
         return self.sheet.value(line, metric) if line else None
 
@@ -445,7 +445,7 @@ def _signed(gap: float) -> str:
     return f"{gap:+.2f}".replace("-", "−")
 
 
-def _half_and_whole(evidence: Evidence) -> list[tuple[Line, Line]]:
+def _half_and_whole(evidence: Evidence) -> list[tuple[SheetRow, SheetRow]]:
     """Pair the lines of sample unlearning with those of label unlearning of as many classes."""
     whole = {(line.data_set, line.request, line.title): line for line in evidence.lines(LABEL)}
     pairs = []
@@ -456,7 +456,7 @@ def _half_and_whole(evidence: Evidence) -> list[tuple[Line, Line]]:
     return pairs
 
 
-def _pairs(evidence: Evidence, experiment: str, first: str, second: str) -> list[tuple[Line, Line]]:
+def _pairs(evidence: Evidence, experiment: str, first: str, second: str) -> list[tuple[SheetRow, SheetRow]]:
     """Pair the lines of two settings."""
     lines = evidence.lines(experiment)
     others = {(one.data_set, one.request, one.title): one for one in lines if one.setting == second}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fedora_vfl.bench.paper.document import Plot
 from fedora_vfl.bench.paper.experiments import Plan
 from fedora_vfl.bench.paper.figures import figure
-from fedora_vfl.bench.paper.sheet import METRICS, RETRAIN, Line, Sheet
+from fedora_vfl.bench.paper.sheet import METRICS, RETRAIN, Sheet, SheetRow
 from fedora_vfl.storage import write_atomically
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Plots:
         self._legend(canvas, list(dict.fromkeys(line.title for line in lines)))
         return self._save(canvas, name, caption, self._in_words(shown, metrics))
 
-    def _bundles(self, axis: "Axes", lines: Sequence[Line], metric: str) -> None:
+    def _bundles(self, axis: "Axes", lines: Sequence[SheetRow], metric: str) -> None:
         requests = list(dict.fromkeys(line.request for line in lines))
         titles = list(dict.fromkeys(line.title for line in lines))
         width = 0.84 / max(1, len(titles))
@@ -77,7 +77,7 @@ class Plots:
         axis.set_xticks(range(len(requests)), requests)
         _style(axis)
 
-    def _paper_mark(self, axis: "Axes", place: float, line: Line, metric: str, factor: float) -> None:
+    def _paper_mark(self, axis: "Axes", place: float, line: SheetRow, metric: str, factor: float) -> None:
         known = figure(line.data_set, line.request, line.setting, self._sheet.member(line).in_paper, metric)
         if known and known.relation in ("is", "about"):
             axis.plot(place, factor * known.value, "D", markerfacecolor="white", markeredgecolor=INK, markersize=3.6)
@@ -105,10 +105,10 @@ class Plots:
         self._curve_legend(canvas, {self._plan.data_sets[one].title: palette[one] for one in data_sets})
         return self._save(canvas, name, caption, self._in_words(varied, metrics))
 
-    def _any(self, lines: Sequence[Line], data_set: str) -> bool:
+    def _any(self, lines: Sequence[SheetRow], data_set: str) -> bool:
         return any(self._sheet.get(line, "test_accuracy") for line in lines if line.data_set == data_set)
 
-    def _curve(self, axis: "Axes", lines: Sequence[Line], metric: str, colour: str) -> None:
+    def _curve(self, axis: "Axes", lines: Sequence[SheetRow], metric: str, colour: str) -> None:
         varied = [line for line in lines if line.setting]
         found = [(place, line, self._sheet.get(line, metric)) for place, line in enumerate(varied)]
         known = [(place, 100 * one.mean, 100 * (one.spread or 0)) for place, _, one in found if one]
@@ -145,7 +145,7 @@ class Plots:
         columns = min(len(handles), int(canvas.get_figwidth() / PER_NAME))
         canvas.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=FONT, frameon=False)
 
-    def _in_words(self, lines: Sequence[Line], metrics: Sequence[str]) -> str:
+    def _in_words(self, lines: Sequence[SheetRow], metrics: Sequence[str]) -> str:
         said = []
         for metric in metrics:
             for line in lines:

@@ -70,7 +70,7 @@ METRICS = {
 
 
 @dataclass(frozen=True)
-class Line:
+class SheetRow:
     """A line of a table: all that seeds have in common."""
 
     experiment: str
@@ -101,19 +101,19 @@ class Sheet:
     def __init__(self, places: Iterable[Place], records: Mapping[str, Record]) -> None:
         self.places = list(places)
         self.records = dict(records)
-        self._members: dict[Line, list[Place]] = {}
+        self._members: dict[SheetRow, list[Place]] = {}
         for place in self.places:
             self._members.setdefault(line_of(place), []).append(place)
 
-    def lines(self, experiment: str, data_set: str | None = None) -> list[Line]:
+    def lines(self, experiment: str, data_set: str | None = None) -> list[SheetRow]:
         """Return an experiment's lines, in the order of its file."""
         return [line for line in self._members if line.experiment == experiment and data_set in (None, line.data_set)]
 
-    def member(self, line: Line) -> Place:
+    def member(self, line: SheetRow) -> Place:
         """Return one of a line's cells; they differ in seed and run alone."""
         return self._members[line][0]
 
-    def get(self, line: Line, metric: str) -> Summary | None:
+    def get(self, line: SheetRow, metric: str) -> Summary | None:
         """Return a figure over seeds; none where nothing was measured."""
         known = list(self._by_seed(line, metric).values())
         if not known:
@@ -121,20 +121,20 @@ class Sheet:
         wanted = sum(place.run == METRICS[metric].run for place in self._members[line])
         return Summary(mean(known), stdev(known) if len(known) > 1 else None, len(known), wanted)
 
-    def value(self, line: Line, metric: str) -> float | None:
+    def value(self, line: SheetRow, metric: str) -> float | None:
         """Return a figure's mean."""
         summary = self.get(line, metric)
         return summary.mean if summary else None
 
-    def retrain(self, line: Line) -> Line | None:
+    def retrain(self, line: SheetRow) -> SheetRow | None:
         """Return the line of Retrain that a line is to be compared with."""
         for setting in (line.setting, ""):
-            reference = Line(line.experiment, line.data_set, line.request, setting, RETRAIN)
+            reference = SheetRow(line.experiment, line.data_set, line.request, setting, RETRAIN)
             if reference in self._members:
                 return reference
         return None
 
-    def gap(self, line: Line, metric: str) -> float | None:
+    def gap(self, line: SheetRow, metric: str) -> float | None:
         """Return a figure's distance from Retrain's, seed by seed where both are there."""
         reference = self.retrain(line)
         if reference is None or reference == line:
@@ -143,7 +143,7 @@ class Sheet:
         both = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
         return mean(both) if both else None
 
-    def _by_seed(self, line: Line, metric: str) -> dict[int, float]:
+    def _by_seed(self, line: SheetRow, metric: str) -> dict[int, float]:
         chosen = METRICS[metric]
         found = {}
         for place in self._members.get(line, []):
@@ -154,7 +154,7 @@ class Sheet:
                     found[place.seed] = value
         return found
 
-    def failed(self, line: Line, metric: str) -> bool:
+    def failed(self, line: SheetRow, metric: str) -> bool:
         """Tell whether a cell behind a figure failed."""
         run = METRICS[metric].run
         records = [self.records.get(one.cell.digest) for one in self._members.get(line, []) if one.run == run]
@@ -165,6 +165,6 @@ class Sheet:
         return any(place.cell.digest in self.records for place in self.places if place.experiment == experiment)
 
 
-def line_of(place: Place) -> Line:
+def line_of(place: Place) -> SheetRow:
     """Return the line that a cell belongs to."""
-    return Line(place.experiment, place.data_set, place.request, place.setting, place.title)
+    return SheetRow(place.experiment, place.data_set, place.request, place.setting, place.title)

@@ -7,7 +7,7 @@ from fedora_vfl.bench.paper.complexity import FORMULAS
 from fedora_vfl.bench.paper.document import Row, Table
 from fedora_vfl.bench.paper.experiments import Plan
 from fedora_vfl.bench.paper.figures import NUMBERS, Figure, figure
-from fedora_vfl.bench.paper.sheet import METRICS, RETRAIN, Line, Sheet
+from fedora_vfl.bench.paper.sheet import METRICS, RETRAIN, Sheet, SheetRow
 
 HERE, GAP, PAPER = "here", "− Retrain", "paper"
 NONE = "–"
@@ -48,7 +48,7 @@ class Tables:
         caption = f"{METRICS[metric].title}{unit}. {self._source(experiment, metric)}{self._seeds(lines)}"
         return Table(caption, ["", "", *titles], rows, self._notes(lines, metric))
 
-    def _block(self, label: str, lines: Sequence[Line], metric: str) -> list[Row]:
+    def _block(self, label: str, lines: Sequence[SheetRow], metric: str) -> list[Row]:
         rows = [
             Row(label, HERE, [self.entry(line, metric) for line in lines]),
             Row(label, GAP, [self.gap(line, metric) for line in lines], begins=False),
@@ -106,11 +106,11 @@ class Tables:
         )
         return Table(caption, header, rows)
 
-    def _gaps(self, lines: Sequence[Line], metric: str) -> list[float]:
+    def _gaps(self, lines: Sequence[SheetRow], metric: str) -> list[float]:
         found = (self._sheet.gap(line, metric) for line in lines)
         return [gap for gap in found if gap is not None]
 
-    def _shares(self, lines: Sequence[Line], metric: str) -> list[float]:
+    def _shares(self, lines: Sequence[SheetRow], metric: str) -> list[float]:
         """Return each line's cost as a share of Retrain's."""
         shares = []
         for line in lines:
@@ -148,11 +148,11 @@ class Tables:
         caption = f"Cost on {self._title(data_set)}, {lines[0].request}. {self._source(experiment)}{self._seeds(lines)}"
         return Table(caption, header, rows, [COUNTED_TOO])
 
-    def _of_retrain(self, line: Line, metric: str) -> str:
+    def _of_retrain(self, line: SheetRow, metric: str) -> str:
         reference = self._sheet.retrain(line)
         return _share(self._sheet.value(line, metric), self._sheet.value(reference, metric) if reference else None)
 
-    def entry(self, line: Line, metric: str) -> str:
+    def entry(self, line: SheetRow, metric: str) -> str:
         """Write a figure with its spread; what is not there says why."""
         summary = self._sheet.get(line, metric)
         if summary is None:
@@ -161,12 +161,12 @@ class Tables:
         spread = "" if summary.spread is None else f" ± {METRICS[metric].show(summary.spread, like=summary.mean)}"
         return f"{shown}{spread}{'' if summary.whole else '*'}"
 
-    def gap(self, line: Line, metric: str) -> str:
+    def gap(self, line: SheetRow, metric: str) -> str:
         """Write a figure's distance from Retrain's."""
         gap = self._sheet.gap(line, metric)
         return NONE if gap is None else _signed(gap, metric)
 
-    def paper(self, line: Line, metric: str) -> Figure | None:
+    def paper(self, line: SheetRow, metric: str) -> Figure | None:
         """Return the paper's number for a line, if it gives one."""
         place = self._sheet.member(line)
         return figure(line.data_set, line.request, line.setting, place.in_paper, metric)
@@ -175,7 +175,7 @@ class Tables:
         described = self._plan.data_sets[data_set]
         return described.title if described.in_paper else f"{described.title} (not in the paper)"
 
-    def _label(self, line: Line, lines: Sequence[Line]) -> str:
+    def _label(self, line: SheetRow, lines: Sequence[SheetRow]) -> str:
         """Name a line by what tells it from the others."""
         parts = [line.request] if len({one.request for one in lines}) > 1 else []
         settings = {one.name: one for one in self._plan.experiments[line.experiment].settings}
@@ -190,13 +190,13 @@ class Tables:
             labels = [label for label in labels if metric in suits and suits[metric] in label]
         return f"Paper: {listed([NUMBERS[label] for label in labels])}. " if labels else "Not in the paper. "
 
-    def _seeds(self, lines: Sequence[Line]) -> str:
+    def _seeds(self, lines: Sequence[SheetRow]) -> str:
         count = len({place.seed for place in self._sheet.places if place.experiment == lines[0].experiment})
         if count == 1:
             return "One seed."
         return f"Mean ± standard deviation over {count} seeds."
 
-    def _notes(self, lines: Sequence[Line], metric: str) -> list[str]:
+    def _notes(self, lines: Sequence[SheetRow], metric: str) -> list[str]:
         """Explain marks that occur in a table."""
         summaries = [self._sheet.get(line, metric) for line in lines]
         return ["* not all seeds are there."] if any(one and not one.whole for one in summaries) else []

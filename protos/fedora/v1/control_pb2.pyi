@@ -11,7 +11,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromParty(_message.Message):
-    __slots__ = ("hello", "ready", "report", "progress", "saved", "readings", "failure", "idle", "accepted", "dropped", "restarted", "taken_back", "assessment", "statement")
+    __slots__ = ("hello", "ready", "report", "progress", "saved", "readings", "failure", "idle", "accepted", "dropped", "restarted", "rolled_back", "assessment", "statement")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
@@ -23,7 +23,7 @@ class FromParty(_message.Message):
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     DROPPED_FIELD_NUMBER: _ClassVar[int]
     RESTARTED_FIELD_NUMBER: _ClassVar[int]
-    TAKEN_BACK_FIELD_NUMBER: _ClassVar[int]
+    ROLLED_BACK_FIELD_NUMBER: _ClassVar[int]
     ASSESSMENT_FIELD_NUMBER: _ClassVar[int]
     STATEMENT_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
@@ -37,13 +37,13 @@ class FromParty(_message.Message):
     accepted: Accepted
     dropped: Dropped
     restarted: Restarted
-    taken_back: TakenBack
+    rolled_back: RolledBack
     assessment: Assessment
     statement: Statement
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., report: _Optional[_Union[_phase_pb2.Report, _Mapping]] = ..., progress: _Optional[_Union[_phase_pb2.Progress, _Mapping]] = ..., saved: _Optional[_Union[Saved, _Mapping]] = ..., readings: _Optional[_Union[Readings, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., idle: _Optional[_Union[Idle, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., dropped: _Optional[_Union[Dropped, _Mapping]] = ..., restarted: _Optional[_Union[Restarted, _Mapping]] = ..., taken_back: _Optional[_Union[TakenBack, _Mapping]] = ..., assessment: _Optional[_Union[Assessment, _Mapping]] = ..., statement: _Optional[_Union[Statement, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., report: _Optional[_Union[_phase_pb2.Report, _Mapping]] = ..., progress: _Optional[_Union[_phase_pb2.Progress, _Mapping]] = ..., saved: _Optional[_Union[Saved, _Mapping]] = ..., readings: _Optional[_Union[Readings, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., idle: _Optional[_Union[Idle, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., dropped: _Optional[_Union[Dropped, _Mapping]] = ..., restarted: _Optional[_Union[Restarted, _Mapping]] = ..., rolled_back: _Optional[_Union[RolledBack, _Mapping]] = ..., assessment: _Optional[_Union[Assessment, _Mapping]] = ..., statement: _Optional[_Union[Statement, _Mapping]] = ...) -> None: ...
 
 class FromCoordinator(_message.Message):
-    __slots__ = ("welcome", "setup", "phase", "save", "collect", "dismiss", "failure", "request", "drop", "restart", "take_back", "assess", "attest")
+    __slots__ = ("welcome", "setup", "phase", "save", "collect", "dismiss", "failure", "request", "drop", "restart", "rollback", "assess", "attest")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     SETUP_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -54,7 +54,7 @@ class FromCoordinator(_message.Message):
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     DROP_FIELD_NUMBER: _ClassVar[int]
     RESTART_FIELD_NUMBER: _ClassVar[int]
-    TAKE_BACK_FIELD_NUMBER: _ClassVar[int]
+    ROLLBACK_FIELD_NUMBER: _ClassVar[int]
     ASSESS_FIELD_NUMBER: _ClassVar[int]
     ATTEST_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
@@ -67,10 +67,10 @@ class FromCoordinator(_message.Message):
     request: Request
     drop: Drop
     restart: Restart
-    take_back: TakeBack
+    rollback: Rollback
     assess: Assess
     attest: Attest
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., setup: _Optional[_Union[Setup, _Mapping]] = ..., phase: _Optional[_Union[_phase_pb2.Phase, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., collect: _Optional[_Union[Collect, _Mapping]] = ..., dismiss: _Optional[_Union[Dismiss, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., request: _Optional[_Union[Request, _Mapping]] = ..., drop: _Optional[_Union[Drop, _Mapping]] = ..., restart: _Optional[_Union[Restart, _Mapping]] = ..., take_back: _Optional[_Union[TakeBack, _Mapping]] = ..., assess: _Optional[_Union[Assess, _Mapping]] = ..., attest: _Optional[_Union[Attest, _Mapping]] = ...) -> None: ...
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., setup: _Optional[_Union[Setup, _Mapping]] = ..., phase: _Optional[_Union[_phase_pb2.Phase, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., collect: _Optional[_Union[Collect, _Mapping]] = ..., dismiss: _Optional[_Union[Dismiss, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., request: _Optional[_Union[Request, _Mapping]] = ..., drop: _Optional[_Union[Drop, _Mapping]] = ..., restart: _Optional[_Union[Restart, _Mapping]] = ..., rollback: _Optional[_Union[Rollback, _Mapping]] = ..., assess: _Optional[_Union[Assess, _Mapping]] = ..., attest: _Optional[_Union[Attest, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol", "party", "version")
@@ -190,13 +190,13 @@ class Restarted(_message.Message):
     identity: str
     def __init__(self, identity: _Optional[str] = ...) -> None: ...
 
-class TakeBack(_message.Message):
-    __slots__ = ("marks",)
-    MARKS_FIELD_NUMBER: _ClassVar[int]
-    marks: int
-    def __init__(self, marks: _Optional[int] = ...) -> None: ...
+class Rollback(_message.Message):
+    __slots__ = ("checkpoints",)
+    CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
+    checkpoints: int
+    def __init__(self, checkpoints: _Optional[int] = ...) -> None: ...
 
-class TakenBack(_message.Message):
+class RolledBack(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 

@@ -224,7 +224,7 @@ class Augmentation(_message.Message):
     def __init__(self, flip: _Optional[bool] = ..., shift: _Optional[int] = ...) -> None: ...
 
 class Phase(_message.Message):
-    __slots__ = ("number", "name", "round", "over", "plan", "loss", "update", "train_mode", "augmentation", "mark", "offline")
+    __slots__ = ("number", "name", "round", "over", "plan", "loss", "update", "train_mode", "augmentation", "checkpoint", "offline")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -234,7 +234,7 @@ class Phase(_message.Message):
     UPDATE_FIELD_NUMBER: _ClassVar[int]
     TRAIN_MODE_FIELD_NUMBER: _ClassVar[int]
     AUGMENTATION_FIELD_NUMBER: _ClassVar[int]
-    MARK_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     OFFLINE_FIELD_NUMBER: _ClassVar[int]
     number: int
     name: str
@@ -245,9 +245,9 @@ class Phase(_message.Message):
     update: Update
     train_mode: bool
     augmentation: Augmentation
-    mark: bool
+    checkpoint: bool
     offline: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., round: _Optional[int] = ..., over: _Optional[_Union[Samples, _Mapping]] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., train_mode: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ..., mark: _Optional[bool] = ..., offline: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., round: _Optional[int] = ..., over: _Optional[_Union[Samples, _Mapping]] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., train_mode: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ..., checkpoint: _Optional[bool] = ..., offline: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Report(_message.Message):
     __slots__ = ("phase", "rows", "steps", "change_squared", "compute_seconds", "wait_seconds", "loss_sum", "correct", "figures")

@@ -1,0 +1,22 @@
+"""What a party has before any job."""
+
+from dataclasses import dataclass
+
+from fedora_vfl.settings.federation import Federation
+from fedora_vfl.wire.meter import Meter
+from fedora_vfl.wire.tls import Credentials
+from party.data.records import Records
+from party.metrics import PartyMetrics
+from party.settings import PartySettings
+
+
+@dataclass(frozen=True)
+class PartyContext:
+    """A party's settings, its rows, its byte meter: the same for all its jobs."""
+
+    settings: PartySettings
+    federation: Federation
+    records: Records
+    meter: Meter
+    metrics: PartyMetrics
+    credentials: Credentials | None = None  # this party's certificate
