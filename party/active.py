@@ -9,22 +9,20 @@ import torch
 from torch import Tensor
 
 from fedora_vfl.errors import DataError, PartyError
-from party import duals, losses
-from party.account import unlearning_loss
+from party import losses
 from party.assessment import Assessor
-from party.clock import SENDING, WAITING
-from party.confidence import Confidence, gathered
+from party.confidence import gathered
 from party.context import PartyContext
 from party.data.split import assign
 from party.exchange import TensorExchange
 from party.exchange_server import ExchangeServer
 from party.request import resolve
 from party.role import Role, Tell
-from party.updates import DualAscent, Rule
+from party.updates import Rule
 from protos.fedora.v1.control_pb2 import Assess, Assessment, Request, Setup
 from protos.fedora.v1.exchange_pb2 import Forget, Order, Parcel
 from protos.fedora.v1.meter_pb2 import Kind
-from protos.fedora.v1.phase_pb2 import Phase, Progress, Report, Samples
+from protos.fedora.v1.phase_pb2 import Phase, Progress, Report
 
 PROGRESS_SECONDS = 1.0
 
@@ -35,9 +33,6 @@ class Active(Role):
     def __init__(self, context: PartyContext, setup: Setup, exchange_server: ExchangeServer) -> None:
         super().__init__(context, setup)
         self._exchange_server = exchange_server
-        self._recorded: dict[Samples.Set, tuple[Tensor, Tensor]] = {}  # rows and logits of the phases just observed
-        self._assessor: Assessor | None = None
-        self._confidence = Confidence()
 
     async def connect(self) -> Order:
         """Wait for all passive parties and tell them which rows all have in common."""
@@ -53,7 +48,7 @@ class Active(Role):
 
     async def run_batches(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:
         """For every batch: embeddings in, loss, gradients out, own step."""
-        state = self.ready()
+        state = self.state
         assert state.labels is not None
         online = [one for one in self.exchanges if one.link.peer not in phase.offline]
         told = time.monotonic()
@@ -84,62 +79,46 @@ class Active(Role):
 
     def _in_order(self, sent: Mapping[str, Tensor], rows: Tensor) -> list[Tensor]:
         """Return every passive party's embedding of some rows, those of parties that are offline from memory."""
-        device = self.ready().device
-        names = [one.link.peer for one in self.exchanges]
-        return [(sent[name] if name in sent else self._confidence.embedding(name, rows)).to(device) for name in names]
+        state, names = self.state, [one.link.peer for one in self.exchanges]
+        found = [sent[name] if name in sent else state.confidence.embedding(name, rows) for name in names]
+        return [one.to(state.device) for one in found]
 
     def _judged(self, phase: Phase, rows: Tensor, logits: Tensor) -> Tensor:
         """Return the logits that the loss is taken of: the fresh ones, or those of the confidence matrix."""
         stale = phase.loss.WhichOneof("form") == "stale_cross_entropy"
-        return self._confidence.straight_through(rows, logits) if stale else logits
+        return self.state.confidence.straight_through(rows, logits) if stale else logits
 
     def _keep(self, phase: Phase, drawn: list[Tensor], kept: list[tuple[Tensor, dict[str, Tensor]]]) -> None:
         """End a phase: keep what it was to record."""
-        self._confidence.refresh()
+        self.state.confidence.refresh()
         if not kept:
             return
         rows, logits = torch.cat(drawn), torch.cat([one for one, _ in kept])
         if phase.update.observe.record:
-            self._recorded[phase.over.set] = rows, logits
+            self.state.recorded[phase.over.set] = rows, logits
         if phase.update.observe.confidence:
             cached = gathered(phase.update.observe.cache, [sent for _, sent in kept])
-            self._confidence.fill(rows, logits.to(self.ready().device), cached)
+            self.state.confidence.fill(rows, logits.to(self.state.device), cached)
 
     async def find_rows(self, request: Request) -> Tensor:
         """Find the rows that a request means, and tell every passive party."""
-        assert self.state is not None and self.state.labels is not None
-        labels = self.state.labels[: len(self.order.train)]
-        rows = resolve(request, self.order, labels, self.state.description["classes"]["classes"])
+        state = self.state
+        assert state.labels is not None
+        labels = state.labels[: len(state.order.train)]
+        rows = resolve(request, state.order, labels, state.description["classes"]["classes"])
         for exchange in self.exchanges:
             await exchange.link.send(
                 Parcel(forget=Forget(rows=rows.tolist())), timeout=self.context.federation.deadlines.setup
             )
         return rows
 
-    async def settle_dual(self, phase: Phase, rule: DualAscent, report: Report) -> None:
-        """Update the scalar form's Ω and send it to all; or update the own one and hear of the others'."""
-        timeout, clock = self.context.federation.deadlines.step, self.context.metrics.clock
-        if rule.scalar:
-            omega = rule.ascend(unlearning_loss(phase, report))
-            rule.settle(omega)
-            with clock.spend(SENDING):
-                for exchange in self.exchanges:
-                    await duals.send_omega(exchange.link, phase, omega, timeout=timeout)
-        else:
-            rule.settle(None)
-            with clock.spend(WAITING):
-                for exchange in self.exchanges:
-                    await duals.receive_summary(exchange.link, phase, rule, timeout=timeout)
-        if self.account:
-            self.account.add_uncertainty(phase, rule, report, self.ready().classes)
-
     def assess(self, assess: Assess) -> Assessment:
         """Turn the predictions recorded since the last time into figures."""
-        self._assessor = self._assessor or Assessor(self.ready())
-        recorded, self._recorded = self._recorded, {}
-        figures = self._assessor.fit_attack(recorded) if assess.fit_attack else {}
-        self.metrics[assess.model] = {**self._assessor.figures(recorded), **figures}
-        return Assessment(figures=self.metrics[assess.model])
+        state, assessor = self.state, Assessor(self.state)
+        recorded, state.recorded = state.recorded, {}
+        figures = assessor.fit_attack(recorded) if assess.fit_attack else {}
+        state.figures[assess.model] = {**assessor.figures(recorded), **figures}
+        return Assessment(figures=state.figures[assess.model])
 
     async def _collect(self, online: Sequence[TensorExchange], phase: Phase, step: int, rows: int) -> dict[str, Tensor]:
         """Return every passive party's embedding of one batch."""

@@ -1,72 +1,17 @@
 """What predictions tell about a model: accuracy, and who can be recognised as a member. Only rates leave this room."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
 from fedora_vfl.errors import PartyError
-from party.state import PartyState
+from party.attack import Attack
+from party.predictions import Predictions
+from party.state import PartyState, Recorded
 from protos.fedora.v1.phase_pb2 import Samples
 
 FALSE_POSITIVES = 0.01  # of the honest attack's second figure
-
-Recorded = Mapping["Samples.Set", tuple[Tensor, Tensor]]  # row numbers and logits, by sample set
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """A model's outputs for some rows, with the class each should have."""
-
-    logits: Tensor
-    classes: Tensor
-
-    def of(self, chosen: Tensor) -> "Predictions":
-        """Return those of the chosen rows."""
-        return Predictions(self.logits[chosen], self.classes[chosen])
-
-    def accuracy(self) -> float | None:
-        """Return the share of right predictions; None of no rows."""
-        right = (self.logits.argmax(dim=1) == self.classes).double()
-        return float(right.mean()) if len(right) else None
-
-    def losses(self) -> Tensor:
-        """Return the cross-entropy of each row."""
-        return functional.cross_entropy(self.logits, self.classes, reduction="none")
-
-    def attack_features(self) -> NDArray[np.float64]:
-        """Return what an attack sees of each row: its loss, the entropy, and the three largest log-probabilities."""
-        log_p = functional.log_softmax(self.logits.double(), dim=1)
-        entropy = -(log_p.exp() * log_p).sum(dim=1)
-        largest = log_p.topk(min(3, log_p.shape[1]), dim=1).values
-        features: NDArray[np.float64] = torch.cat(
-            [self.losses().double().unsqueeze(1), entropy.unsqueeze(1), largest], dim=1
-        ).numpy()
-        return features
-
-
-class Attack:
-    """The paper's membership attack: fitted once to the original model's outputs, members against others."""
-
-    def __init__(self, members: Predictions, others: Predictions) -> None:
-        # Loaded only now: it takes a second, and few jobs measure.
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import StandardScaler
-
-        features = np.concatenate([members.attack_features(), others.attack_features()])
-        is_member = np.repeat([1, 0], [len(members.classes), len(others.classes)])
-        self._model = make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1000))
-        self._model.fit(features, is_member)
-
-    def success(self, members: Predictions, others: Predictions) -> float:
-        """Return the balanced accuracy of telling members from others."""
-        caught, spared = (self._model.predict(one.attack_features()) == 1 for one in (members, others))
-        return float(caught.mean() + (1 - spared.mean())) / 2
 
 
 def area_under_curve(members: Tensor, others: Tensor) -> float:
@@ -84,11 +29,10 @@ def true_positives(members: Tensor, others: Tensor, false_positives: float = FAL
 
 
 class Assessor:
-    """Turns recorded predictions into figures; it lives as long as the job, for the attack is fitted only once."""
+    """Turns recorded predictions into figures; the attack, fitted only once, is part of the party's state."""
 
     def __init__(self, state: PartyState) -> None:
         self._state = state
-        self._attack: Attack | None = None
 
     def fit_attack(self, recorded: Recorded) -> dict[str, float]:
         """Fit the paper's attack to the original model's predictions of remaining and held-out rows."""
@@ -98,8 +42,8 @@ class Assessor:
         for_fit, for_test = self._held_out(recorded)
         if not len(for_fit.classes) or not len(for_test.classes):
             return {}
-        self._attack = Attack(members, for_fit)
-        return {"attack_on_remaining": self._attack.success(members, for_test)}
+        attack = self._state.attack = Attack.fit(members, for_fit)
+        return {"attack_on_remaining": attack.success(members, for_test)}
 
     def figures(self, recorded: Recorded) -> dict[str, float]:
         """Return every figure that the recorded predictions allow."""
@@ -162,8 +106,8 @@ class Assessor:
         found: dict[str, float] = {}
         _, untouched = self._held_out(recorded)
         untouched = _alike(untouched, forget)
-        if self._attack and len(untouched.classes):
-            found["mia_asr"] = self._attack.success(forget, untouched)
+        if self._state.attack and len(untouched.classes):
+            found["mia_asr"] = self._state.attack.success(forget, untouched)
         others = _alike(self._predictions(recorded, Samples.TEST), forget)
         if not len(others.classes):
             return found

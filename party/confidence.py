@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +18,15 @@ class Confidence:
     _places: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))  # by row; −1: not kept
     _fresh: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     _embeddings: dict[str, Tensor] = field(default_factory=dict)  # by party, in the order of the logits
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that is kept, between two phases."""
+        return {"logits": self._logits, "places": self._places, "embeddings": self._embeddings}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what was kept."""
+        self._logits, self._places, self._embeddings = state["logits"], state["places"], state["embeddings"]
+        self._fresh = []
 
     def fill(self, rows: Tensor, logits: Tensor, embeddings: Mapping[str, Tensor]) -> None:
         """Begin anew with these rows; any other is not in the matrix any more."""

@@ -12,12 +12,10 @@ from fedora_vfl.wire.channels import Secured, check_right_service, dial, path, r
 from fedora_vfl.wire.link import READ_AHEAD, Link
 from fedora_vfl.wire.protocol import PROTOCOL
 from fedora_vfl.wire.tls import Member
-from party import duals
-from party.clock import SENDING, WAITING
 from party.exchange import ExchangeLink, TensorExchange, expect
 from party.request import check_rows
 from party.role import Role, Tell
-from party.updates import DualAscent, Rule
+from party.updates import Rule
 from protos.fedora.v1.control_pb2 import Request
 from protos.fedora.v1.exchange_pb2 import DESCRIPTOR, Greeting, Order, Parcel
 from protos.fedora.v1.meter_pb2 import Kind
@@ -59,7 +57,6 @@ class Passive(Role):
 
     async def run_batches(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:
         """Send h_i for every batch; where the phase has gradients, apply each as it comes back."""
-        assert self.state is not None
         (exchange,) = self.exchanges
         timeout = self.context.federation.deadlines.step
         window = WINDOW if rule.parameters_frozen else 1
@@ -85,21 +82,7 @@ class Passive(Role):
         """Learn from the active party which rows a request means."""
         (exchange,) = self.exchanges
         parcel = await expect(exchange.link, "forget", timeout=self.context.federation.deadlines.setup)
-        return check_rows(list(parcel.forget.rows), len(self.order.train), sender=exchange.link.peer)
-
-    async def settle_dual(self, phase: Phase, rule: DualAscent, report: Report) -> None:
-        """Take over the scalar form's Ω; or update the own one and tell a summary of it."""
-        (exchange,) = self.exchanges
-        timeout = self.context.federation.deadlines.step
-        clock = self.context.metrics.clock
-        if rule.scalar:
-            with clock.spend(WAITING):
-                omega = await duals.receive_omega(exchange.link, phase, timeout=timeout)
-            rule.settle(omega)
-        else:
-            summary = rule.settle(None)
-            with clock.spend(SENDING):
-                await duals.send_summary(exchange.link, phase, rule, summary, timeout=timeout)
+        return check_rows(list(parcel.forget.rows), len(self.state.order.train), sender=exchange.link.peer)
 
     async def close(self) -> None:
         """Hang up."""

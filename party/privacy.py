@@ -2,7 +2,7 @@
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -26,12 +26,28 @@ class PrivacyLoss:
     repeatable: bool  # whether the noise came from a seed, and hides nothing from those who know it
 
 
+@dataclass
+class Releases:
+    """How often each row of the common order has left a party in one job."""
+
+    counts: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+
+    def count(self, rows: Tensor) -> None:
+        """Add one release of some rows."""
+        if not len(rows):
+            return
+        missing = int(rows.max()) + 1 - len(self.counts)
+        if missing > 0:
+            self.counts = torch.cat([self.counts, self.counts.new_zeros(missing)])
+        self.counts.index_add_(0, rows, torch.ones_like(rows))
+
+
 class Noise:
     """Clips and blurs every row that leaves a party in one job, and counts how often each has left."""
 
-    def __init__(self, settings: PrivacySettings | None, *, party: str) -> None:
+    def __init__(self, settings: PrivacySettings | None, *, party: str, releases: Releases | None = None) -> None:
         self._settings, self._party = settings, party
-        self.sent = torch.zeros(0, dtype=torch.int64)  # per row of the common order: how often it was sent
+        self.releases = releases or Releases()
 
     def apply(self, tensor: Tensor, rows: Tensor, *moment: str | int) -> Tensor:
         """Return what may be sent of a batch; without privacy settings that is the tensor itself.
@@ -41,7 +57,9 @@ class Noise:
         """
         if self._settings is None:
             return tensor
-        self._count(tensor, rows)
+        if len(rows) != len(tensor):
+            raise ValueError(f"{len(rows)} row numbers were given for a tensor of {len(tensor)} rows")
+        self.releases.count(rows)
         clipped = tensor if self._settings.clip is None else clip_rows(tensor, self._settings.clip)
         if not self._settings.noise:
             return clipped
@@ -52,7 +70,8 @@ class Noise:
         settings = self._settings
         if settings is None or settings.clip is None:
             return None
-        most, total = int(self.sent.max()) if len(self.sent) else 0, int(self.sent.sum())
+        counts = self.releases.counts
+        most, total = int(counts.max()) if len(counts) else 0, int(counts.sum())
         terms = {"clip": settings.clip, "noise": settings.noise, "delta": settings.delta}
         return PrivacyLoss(
             delta=settings.delta,
@@ -62,16 +81,6 @@ class Noise:
             epsilon_whole=epsilon(**terms, releases=total),
             repeatable=settings.seed is not None,
         )
-
-    def _count(self, tensor: Tensor, rows: Tensor) -> None:
-        if len(rows) != len(tensor):
-            raise ValueError(f"{len(rows)} row numbers were given for a tensor of {len(tensor)} rows")
-        if not len(rows):
-            return
-        missing = int(rows.max()) + 1 - len(self.sent)
-        if missing > 0:
-            self.sent = torch.cat([self.sent, self.sent.new_zeros(missing)])
-        self.sent.index_add_(0, rows, torch.ones_like(rows))
 
     def _gaussian(self, like: Tensor, moment: tuple[str | int, ...]) -> Tensor:
         """Draw standard normal values from the operating system's entropy, or from the seed if there is one."""

@@ -237,7 +237,7 @@ class PartyProcess:
         return FromParty(restarted=self._in_job().restart(message.restart))
 
     async def _rollback(self, _: ControlLink, message: FromCoordinator) -> FromParty:
-        self._in_job().ready().rollback(message.rollback.checkpoints)
+        self._in_job().state.rollback(message.rollback.checkpoints)
         return FromParty(rolled_back=RolledBack())
 
     async def _assess(self, _: ControlLink, message: FromCoordinator) -> FromParty:
@@ -247,10 +247,10 @@ class PartyProcess:
         return FromParty(assessment=role.assess(message.assess))
 
     async def _save(self, _: ControlLink, message: FromCoordinator) -> FromParty:
-        state = self._in_job().ready()
+        state = self._in_job().state
         path = self._context.settings.model_path(message.save.name)
         try:
-            digest = state.save(path, message.save.identity, message.save.training)
+            digest = state.save_model(path, message.save.identity, message.save.training)
         except OSError as error:
             raise PartyError(self._context.settings.name, f"cannot write {path}: {error.strerror}") from None
         log.info("the model is kept as %s", path)

@@ -21,7 +21,7 @@ from party.device import device_for
 from party.exchange import TensorExchange
 from party.privacy import Noise
 from party.state import PartyState, assemble, reload
-from party.updates import DualAscent, Rule, rule_for
+from party.updates import PhaseEnd, Rule, rule_for
 from protos.fedora.v1.control_pb2 import Accepted, Attest, Dropped, Ready, Request, Restart, Restarted, Setup, Statement
 from protos.fedora.v1.exchange_pb2 import Order
 from protos.fedora.v1.phase_pb2 import Phase, Progress, Report, Samples
@@ -35,12 +35,9 @@ class Role(ABC):
     def __init__(self, context: PartyContext, setup: Setup) -> None:
         self.context, self.job = context, setup
         self.alignment: Alignment = PlainComparison()
-        self.state: PartyState | None = None
-        self.order = Order()
-        self.account: Account | None = None  # from the moment rows are dropped
-        self.metrics: dict[str, dict[str, float]] = {}  # active party: figures by model
         self.exchanges: list[TensorExchange] = []
-        self.noise = Noise(context.settings.privacy, party=context.settings.name)
+        self._state: PartyState | None = None
+        self._noise: Noise | None = None
 
     @abstractmethod
     async def connect(self) -> Order:
@@ -48,59 +45,85 @@ class Role(ABC):
 
     @abstractmethod
     async def run_batches(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:
-        """Run the batches of a phase and add to the report."""
+        """Run the batches of a phase and add to the report.
+
+        Args:
+            phase: What the coordinator asked for.
+            rule: What to do with each batch's gradients.
+            drawn: The rows of each batch.
+            report: Gets what the batches come to.
+            tell: Is handed the progress of a long phase.
+        """
 
     @abstractmethod
     async def find_rows(self, request: Request) -> Tensor:
         """Return the rows that a request means, the same at all parties."""
 
     @abstractmethod
-    async def settle_dual(self, phase: Phase, rule: DualAscent, report: Report) -> None:
-        """End an unlearning phase: update the dual variable and tell the other side what it must know of it."""
-
-    @abstractmethod
     async def close(self) -> None:
         """Leave the job: close streams, forget its state."""
+
+    @property
+    def state(self) -> PartyState:
+        """The state of a job that has been set up."""
+        if self._state is None:
+            raise PartyError("coordinator", "asked for work before the job was set up")
+        return self._state
+
+    @property
+    def noise(self) -> Noise:
+        """What is put on every row that leaves, and counts it."""
+        if self._noise is None:
+            raise PartyError("coordinator", "asked for work before the job was set up")
+        return self._noise
 
     async def prepare(self) -> Ready:
         """Join the rows and make the networks."""
         self._check_members()
-        order = self.order = await self.connect()
-        settings, setup = self.context.settings, self.job
-        model = parse(setup.model, Model, origin="model") if setup.model else None
-        passive = list(setup.passive) if self._is_active else None
-        _check_writable(settings.models)
-        if setup.load:
-            path = settings.model_path(setup.load)
-            made = reload(self.context.records, order, path, place=self._place, wanted=model, passive=passive)
-        else:
-            made = assemble(
-                self.context.records,
-                order,
-                party=settings.name,
-                place=self._place,
-                seed=setup.seed,
-                model=model or Model(),
-                own_bottom=settings.model,
-                passive=passive,
-            )
-        made.move_to(device_for(settings.device, origin=f"{settings.name}'s party file"))
-        self.state = made
-        for exchange in self.exchanges:
-            exchange.width = made.model.embedding
+        _check_writable(self.context.settings.models)
+        order = await self.connect()
+        state = self._made(order)
+        self.take(state)
         return Ready(
             own_rows=len(self.context.records.ids),
-            parameters=made.parameters,
-            embedding=made.model.embedding,
+            parameters=state.parameters,
+            embedding=state.model.embedding,
             train=len(order.train),
             validation=len(order.validation),
             test=len(order.test),
             probe=len(order.probe),
-            classes=made.classes,
-            features=made.inputs is not None,
-            identity=made.description.get("identity", "") if setup.load else "",
-            training=made.description.get("training", "") if setup.load else "",
+            classes=state.classes,
+            features=state.inputs is not None,
+            identity=state.description.get("identity", "") if self.job.load else "",
+            training=state.description.get("training", "") if self.job.load else "",
         )
+
+    def _made(self, order: Order) -> PartyState:
+        """Return the state that a job begins with: from a saved model, or with fresh parameters."""
+        settings, setup, records = self.context.settings, self.job, self.context.records
+        model = parse(setup.model, Model, origin="model") if setup.model else None
+        passive = list(setup.passive) if self._is_active else None
+        if setup.load:
+            return reload(records, order, settings.model_path(setup.load), wanted=model, passive=passive)
+        return assemble(
+            records,
+            order,
+            party=settings.name,
+            place=self._place,
+            seed=setup.seed,
+            model=model or Model(),
+            own_bottom=settings.model,
+            passive=passive,
+        )
+
+    def take(self, state: PartyState) -> None:
+        """Go on with this state: a new job's, or one that was saved."""
+        settings = self.context.settings
+        state.move_to(device_for(settings.device, origin=f"{settings.name}'s party file"))
+        self._state = state
+        self._noise = Noise(settings.privacy, party=settings.name, releases=state.releases)
+        for exchange in self.exchanges:
+            exchange.width = state.model.embedding
 
     def _check_members(self) -> None:
         """Refuse a job among others than this party's federation file says."""
@@ -121,42 +144,35 @@ class Role(ABC):
         passive = list(self.job.passive)
         return len(passive) if self._is_active else passive.index(self.context.settings.name)
 
-    def ready(self) -> PartyState:
-        """Return the state of a job that has been set up."""
-        if self.state is None:
-            raise PartyError("coordinator", "asked for work before the job was set up")
-        return self.state
-
     async def request(self, request: Request) -> Accepted:
         """Find the rows to forget, but go on as before until they are dropped."""
-        state = self.ready()
+        state = self.state
         rows = await self.find_rows(request)
         state.sets = state.sets.forgetting(rows)
         return Accepted(rows=len(rows), remaining=len(state.sets.rows[Samples.REMAINING]))
 
     def drop(self) -> Dropped:
         """Take the rows to forget out of the training rows; the model as it is now is Θ_init."""
-        state = self.ready()
+        state, settings = self.state, self.context.settings
         forget, remaining = (state.sets.rows[which] for which in (Samples.FORGET, Samples.REMAINING))
         if not len(forget):
             raise PartyError("coordinator", "asked to drop rows before a request named any")
-        settings, dropped = self.context.settings, Dropped(rows=len(forget), remaining=len(remaining))
-        ids = [self.order.train[row] for row in forget.tolist()]
-        self.account = Account(dropped, commit(settings.keys, job=self.job.job, party=settings.name, ids=ids))
+        ids = [state.order.train[row] for row in forget.tolist()]
+        commitment = commit(settings.keys, job=self.job.job, party=settings.name, ids=ids)
+        state.account = Account(commitment, dropped=len(forget), remaining=len(remaining))
         state.sets = state.sets.dropping()
         state.begin()
-        return dropped
+        return Dropped(rows=len(forget), remaining=len(remaining))
 
     def restart(self, restart: Restart) -> Restarted:
         """Go on from a saved model, or from fresh parameters."""
-        state = self.ready()
         path = self.context.settings.model_path(restart.load) if restart.load else None
-        state.restart(path, place=self._place, seed=restart.seed)
-        return Restarted(identity=state.description.get("identity", ""))
+        self.state.restart(path, place=self._place, seed=restart.seed)
+        return Restarted(identity=self.state.description.get("identity", ""))
 
     def attest(self, attest: Attest) -> Statement:
         """Sign what this party can say of the unlearning."""
-        settings, account = self.context.settings, self.account
+        settings, account = self.context.settings, self.state.account
         if account is None:
             raise PartyError("coordinator", "asked for a statement before rows were dropped")
         content = statement(
@@ -164,8 +180,8 @@ class Role(ABC):
             party=settings.name,
             role=self.context.federation.role(settings.name),
             commitment=account.commitment,
-            dropped=account.dropped.rows,
-            remaining=account.dropped.remaining,
+            dropped=account.dropped,
+            remaining=account.remaining,
             phases=account.phases,
             before=settings.model_path(attest.before),
             after=settings.model_path(attest.after),
@@ -173,8 +189,9 @@ class Role(ABC):
             dual=account.dual,
             residual_squared=account.residual_squared,
             residual_rows=account.residual_rows,
+            traffic=self.context.meter.by_kind(settings.name),
             uncertainty=account.uncertainty,
-            metrics=self.metrics or None,
+            metrics=self.state.figures or None,
         )
         return sign_statement(content, SigningKey.load_or_make(settings.keys))
 
@@ -190,7 +207,7 @@ class Role(ABC):
 
     async def _run(self, phase: Phase, tell: Tell) -> Report:
         """Do what a phase asks for and say what came of it."""
-        state = self.ready()
+        state = self.state
         drawn = batches.draw(state.sets, phase.over, phase.plan)
         if phase.checkpoint:
             state.checkpoint()
@@ -200,14 +217,18 @@ class Role(ABC):
         report = Report(phase=phase.number, rows=sum(len(rows) for rows in drawn), steps=len(drawn))
         with torch.set_grad_enabled(rule.needs_gradients):
             await self.run_batches(phase, rule, drawn, report, tell)
-        if isinstance(rule, DualAscent):
-            await self.settle_dual(phase, rule, report)
+        await rule.exchange(self._end_of(phase, report))
         report.figures.update(rule.finish())
         if before:
             report.change_squared = state.change_squared(before)
-        if self.account:
-            self.account.add(phase, rule, report)
+        if state.account:
+            state.account.add(phase, rule, report, classes=state.classes)
         return report
+
+    def _end_of(self, phase: Phase, report: Report) -> PhaseEnd:
+        links = [one.link for one in self.exchanges if one.link.peer not in phase.offline]
+        timeout = self.context.federation.deadlines.step
+        return PhaseEnd(phase, report, links, self._is_active, self.context.metrics.clock, timeout)
 
 
 def _check_writable(folder: Path) -> None:

@@ -1,56 +1,125 @@
-"""One party's state in a job: its aligned rows, its networks, what its update rules remember, and how they are kept."""
+"""One party's state in a job, all of it: what it knows of rows, networks, rules and requests, and how that is kept."""
 
-import json
-from dataclasses import dataclass, field
-from hashlib import sha256
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor, nn
 
 from fedora_vfl.errors import DataError, PartyError, SettingsError
 from fedora_vfl.sampling.seeds import derive
 from fedora_vfl.settings.model import Model
-from fedora_vfl.storage import write_atomically
 from party import models
+from party.account import Account
+from party.attack import Attack
 from party.augmentation import augment
 from party.batches import SampleSets
+from party.confidence import Confidence
 from party.data.encoding import Encoding, Inputs, LabelEncoding, from_json, learn
 from party.data.records import Records
-from party.updates import Memory
+from party.privacy import Releases
+from party.tensor_files import flatten, read_tensors, restore, write_tensors
+from party.updates import RuleMemory
 from protos.fedora.v1.exchange_pb2 import Order
-from protos.fedora.v1.phase_pb2 import Phase
+from protos.fedora.v1.phase_pb2 import Phase, Samples
 
-FORMAT = "fedora-model-1"
+MODEL_FORMAT = "fedora-model-2"
+STATE_FORMAT = "fedora-state-1"
 CPU = torch.device("cpu")
+SETS = ("train", "validation", "test", "probe")  # of the common order, as they follow each other
+
+Recorded = dict["Samples.Set", tuple[Tensor, Tensor]]  # row numbers and logits, by sample set
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All state that phases change, as it was at one moment."""
+    """All state that a rollback brings back, as it was at one moment."""
 
     networks: dict[str, Tensor]
-    kept: dict[str, Any]
+    rules: dict[str, dict[str, Any]]
 
 
 @dataclass
 class PartyState:
-    """The state of one party in one job. It has one owner, the party's role."""
+    """The state of one party in one job. It has one owner, the party's role.
 
-    model: Model
+    What can be made again from the party's own file (inputs, labels) is not saved; all else is in `state_dict`.
+    """
+
+    order: Order  # the rows that all parties have in common
+    description: dict[str, Any]  # stored with the networks: all that is needed to use them again
     networks: nn.ModuleDict
     inputs: Inputs | None
     labels: Tensor | None
+    truth: Tensor | None  # the true classes, where labels were changed on purpose
     sets: SampleSets
-    description: dict[str, Any]  # stored with the networks: all that is needed to use them again
-    truth: Tensor | None = None  # the true classes, where labels were changed on purpose
-    memory: Memory = field(default_factory=Memory)
+    memory: RuleMemory = field(default_factory=RuleMemory)
+    checkpoints: list[Checkpoint] = field(default_factory=list)  # the last two
+    releases: Releases = field(default_factory=Releases)  # how often each row has left this party
+    account: Account | None = None  # from the moment rows are dropped
+    # Active party
+    recorded: Recorded = field(default_factory=dict)  # predictions of the phases just observed
+    confidence: Confidence = field(default_factory=Confidence)
+    attack: Attack | None = None  # the paper's, once it is fitted to the original model
+    figures: dict[str, dict[str, float]] = field(default_factory=dict)  # by model
     device: torch.device = CPU  # where the networks are; rows and labels stay in main memory
-    _checkpoints: list[Checkpoint] = field(default_factory=list)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that this party knows of the job: tensors and plain values, in dicts and lists."""
+        return {
+            "order": {name: list(getattr(self.order, name)) for name in SETS},
+            "description": self.description,
+            "networks": dict(self.networks.state_dict()),
+            "sets": {Samples.Set.Name(which): rows for which, rows in self.sets.rows.items()},
+            "rules": self.memory.kept,
+            "initial": self.memory.initial,
+            "checkpoints": [[one.networks, one.rules] for one in self.checkpoints],
+            "releases": self.releases.counts,
+            "account": asdict(self.account) if self.account else None,
+            "recorded": {Samples.Set.Name(which): list(pair) for which, pair in self.recorded.items()},
+            "confidence": self.confidence.state_dict(),
+            "attack": self.attack.state_dict() if self.attack else None,
+            "figures": self.figures,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over all of a saved state of the same job; tensors are shared with it, not copied."""
+        self.order = Order(**state["order"])
+        self.description = state["description"]
+        self.networks.load_state_dict(state["networks"])
+        self.sets = SampleSets({_set_named(which): rows for which, rows in state["sets"].items()})
+        self.memory = RuleMemory(state["rules"], state["initial"])
+        self.checkpoints = [Checkpoint(networks, rules) for networks, rules in state["checkpoints"]]
+        self.releases.counts = state["releases"]
+        self.account = Account(**state["account"]) if state["account"] else None
+        self.recorded = {_set_named(which): tuple(pair) for which, pair in state["recorded"].items()}
+        self.confidence.load_state_dict(state["confidence"])
+        self.attack = Attack.from_state_dict(state["attack"]) if state["attack"] else None
+        self.figures = state["figures"]
+
+    def write(self, path: Path) -> str:
+        """Write the whole state to a file; return its SHA-256."""
+        tensors: dict[str, Tensor] = {}
+        # Two names may stand for one tensor, which safetensors refuses.
+        description = {"state": flatten(copied(self.state_dict()), tensors)}
+        return write_tensors(path, tensors, description, format=STATE_FORMAT)
+
+    @classmethod
+    def read(cls, path: Path, records: Records) -> "PartyState":
+        """Return the state that a file holds, its rows taken from the party's own records."""
+        tensors, description = read_tensors(path, format=STATE_FORMAT, what="a party's state")
+        saved = restore(description["state"], tensors)
+        state = _build(records, Order(**saved["order"]), saved["description"], place=0, seed=0)
+        state.load_state_dict(saved)
+        return state
+
+    @property
+    def model(self) -> Model:
+        """The names and sizes of the networks."""
+        return Model.model_validate(self.description["model"])
 
     def embed(self, rows: Tensor, phase: Phase, step: int) -> Tensor:
         """Return h_i = φ_i(A_i; θ_i) for some rows."""
@@ -87,62 +156,56 @@ class PartyState:
 
     def checkpoint(self) -> None:
         """Remember the state as it is now, and as it was at the last checkpoint."""
-        now = Checkpoint(_copied(dict(self.networks.state_dict())), _copied(self.memory.kept))
-        self._checkpoints = [*self._checkpoints[-1:], now]
+        now = Checkpoint(copied(dict(self.networks.state_dict())), copied(self.memory.kept))
+        self.checkpoints = [*self.checkpoints[-1:], now]
 
     def rollback(self, checkpoints: int) -> None:
-        """Return to the state of a mark, the last one or the one before it; that one and later ones are gone then."""
-        if not 0 < checkpoints <= len(self._checkpoints):
-            raise PartyError(
-                "coordinator", f"asked to take back {checkpoints} checkpoints where {len(self._checkpoints)} are kept"
-            )
-        checkpoint = self._checkpoints[-checkpoints]
-        del self._checkpoints[-checkpoints:]
+        """Return to the last checkpoint, or to the one before it; that one and later ones are gone then."""
+        if not 0 < checkpoints <= len(self.checkpoints):
+            kept = len(self.checkpoints)
+            raise PartyError("coordinator", f"asked to go back {checkpoints} checkpoints where {kept} are kept")
+        checkpoint = self.checkpoints[-checkpoints]
+        del self.checkpoints[-checkpoints:]
         self.networks.load_state_dict(checkpoint.networks)
-        self.memory.kept = checkpoint.kept
+        self.memory.kept = checkpoint.rules
 
     def begin(self) -> None:
         """Take the parameters as they are for θ_init, and forget what update rules remember."""
-        self.memory, self._checkpoints = Memory(initial=self.snapshot()), []
+        self.memory, self.checkpoints = RuleMemory(initial=self.snapshot()), []
 
     def restart(self, path: Path | None, *, place: int, seed: int) -> None:
         """Go on from a saved model, or from fresh parameters."""
         if path is None:
-            self.networks = self._fresh_networks(place, seed).to(self.device)
+            shape = self.inputs.shape if self.inputs else None
+            self.networks = _networks(self.description, shape, place=place, seed=seed).to(self.device)
             self.description.pop("identity", None)
             # θ_init stays the trained model: how far a retrained one is from it is measured in the end.
-            self.memory, self._checkpoints = Memory(initial=self.memory.initial), []
+            self.memory, self.checkpoints = RuleMemory(initial=self.memory.initial), []
         else:
-            description, values = _read_model(path)
-            _fill(self.networks, values, path)
-            self.description = description
+            self.description = _load(self.networks, path)
             self.begin()
 
-    def _fresh_networks(self, place: int, seed: int) -> nn.ModuleDict:
-        shape = self.inputs.shape if self.inputs else None
-        return _networks(self.description, shape, place=place, seed=seed)
-
-    def save(self, path: Path, identity: str, training: str) -> str:
+    def save_model(self, path: Path, identity: str, training: str) -> str:
         """Write the networks and their description; return the file's SHA-256."""
         self.description |= {"identity": identity, "training": training}
-        # One entry only: safetensors writes several in an order that changes from process to process.
-        metadata = {FORMAT: json.dumps(self.description)}
-        content = save({name: value.cpu().contiguous() for name, value in self.networks.state_dict().items()}, metadata)
-        write_atomically(path, content)
-        return sha256(content).hexdigest()
+        return write_tensors(path, self.networks.state_dict(), self.description, format=MODEL_FORMAT)
 
 
-def _copied(state: Any) -> Any:
+def _set_named(name: str) -> "Samples.Set":
+    return cast("Samples.Set", Samples.Set.Value(name))  # whose stubs say int
+
+
+def copied(state: Any) -> Any:
     """Copy containers and the tensors in them; ten times as fast as a deep copy, which every round would wait for."""
     match state:
         case Tensor():
             return state.detach().clone()
         case dict():
-            return {key: _copied(value) for key, value in state.items()}
-        case list() | tuple():
-            return type(state)(_copied(value) for value in state)
+            return {key: copied(value) for key, value in state.items()}
+        case list():
+            return [copied(value) for value in state]
         case _:
-            return state  # numbers, and dual variables, which are replaced and never changed
+            return state
 
 
 def assemble(
@@ -156,9 +219,19 @@ def assemble(
     own_bottom: dict[str, Any] | None,
     passive: list[str] | None,
 ) -> PartyState:
-    """Make a party's state with fresh parameters. `passive` is given to the active party, which gets the top model."""
-    aligned, sets = _align(records, order)
-    train = np.arange(len(order.train))
+    """Make a party's state with fresh parameters.
+
+    Args:
+        records: The party's own rows.
+        order: The rows that all parties have in common.
+        party: The party's name.
+        place: Its place among the bottom models.
+        seed: What fresh parameters are drawn from.
+        model: The job's networks.
+        own_bottom: The party's own choice of a bottom model, in place of the job's.
+        passive: All passive parties, for the active party, which gets the top model; None for others.
+    """
+    aligned, train = _align(records, order), np.arange(len(order.train))
     description: dict[str, Any] = {"party": party, "model": model.model_dump(), "own_bottom": own_bottom}
     if aligned.features is not None:
         description["encoding"] = learn(aligned.features, train).to_json()
@@ -167,39 +240,45 @@ def assemble(
         named = [*aligned.labels, *(aligned.truth or [])]
         description["classes"] = LabelEncoding.learn(named, origin=aligned.origin).to_json()
         description["passive"] = passive
-    return _build(aligned, sets, description, place=place, seed=seed)
+    return _build(records, order, description, place=place, seed=seed)
 
 
 def reload(
-    records: Records, order: Order, path: Path, *, place: int, wanted: Model | None, passive: list[str] | None
+    records: Records, order: Order, path: Path, *, wanted: Model | None, passive: list[str] | None
 ) -> PartyState:
-    """Make a party's state from a saved model; it must be the model the job describes, if the job describes one."""
-    description, values = _read_model(path)
+    """Make a party's state from a saved model.
+
+    Args:
+        records: The party's own rows.
+        order: The rows that all parties have in common.
+        path: The saved model's file.
+        wanted: The model that the job describes, if it describes one: the saved one must be the same.
+        passive: All passive parties, for the active party; None for others.
+    """
+    values, description = _read_model(path)
     if wanted is not None and wanted != Model.model_validate(description["model"]):
         kept = description["model"]
         raise SettingsError(f"model: differs from the saved model, which is {kept}: leave the section out to use that")
     if passive != description.get("passive"):
         trained, now = (", ".join(names or ["nobody"]) for names in (description.get("passive"), passive))
         raise DataError(f"{path}: was trained with passive parties {trained}, in this order; now there are {now}")
-    aligned, sets = _align(records, order)
-    state = _build(aligned, sets, description, place=place, seed=0)
+    state = _build(records, order, description, place=0, seed=0)
     _fill(state.networks, values, path)
     return state
 
 
-def _read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return a saved model's description and parameters."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            values = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except FileNotFoundError:
-        raise DataError(f"{path}: there is no saved model of that name") from None
-    except (OSError, SafetensorError) as error:
-        raise DataError(f"{path}: is not a model that can be loaded: {error}") from None
-    if FORMAT not in metadata:
-        raise DataError(f"{path}: is not a model of this software ({FORMAT})")
-    return json.loads(metadata[FORMAT]), values
+def _read_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return a saved model's parameters and description."""
+    if not path.exists():
+        raise DataError(f"{path}: there is no saved model of that name")
+    return read_tensors(path, format=MODEL_FORMAT, what="a saved model")
+
+
+def _load(networks: nn.ModuleDict, path: Path) -> dict[str, Any]:
+    """Put a saved model's parameters into networks; return its description."""
+    values, description = _read_model(path)
+    _fill(networks, values, path)
+    return description
 
 
 def _fill(networks: nn.ModuleDict, values: dict[str, Tensor], path: Path) -> None:
@@ -210,16 +289,15 @@ def _fill(networks: nn.ModuleDict, values: dict[str, Tensor], path: Path) -> Non
         raise DataError(f"{path}: its parameters do not fit its own description") from None
 
 
-def _align(records: Records, order: Order) -> tuple[Records, SampleSets]:
+def _align(records: Records, order: Order) -> Records:
     """Put the party's own rows into the common order."""
     where = {one: row for row, one in enumerate(records.ids)}
-    parts = (order.train, order.validation, order.test, order.probe)
-    rows = np.array([where[one] for part in parts for one in part])
-    return records.select(rows), SampleSets.consecutive(*(len(part) for part in parts))
+    return records.select(np.array([where[one] for name in SETS for one in getattr(order, name)]))
 
 
-def _build(aligned: Records, sets: SampleSets, description: dict[str, Any], *, place: int, seed: int) -> PartyState:
+def _build(records: Records, order: Order, description: dict[str, Any], *, place: int, seed: int) -> PartyState:
     """Encode the rows and make the networks that a description tells of."""
+    aligned = _align(records, order)
     inputs = labels = truth = None
     if "encoding" in description:
         encoding: Encoding = from_json(description["encoding"])
@@ -233,7 +311,8 @@ def _build(aligned: Records, sets: SampleSets, description: dict[str, Any], *, p
         if aligned.truth is not None:
             truth = torch.from_numpy(classes.apply(aligned.truth, origin=aligned.origin))
     networks = _networks(description, inputs.shape if inputs else None, place=place, seed=seed)
-    return PartyState(Model.model_validate(description["model"]), networks, inputs, labels, sets, description, truth)
+    sets = SampleSets.consecutive(*(len(getattr(order, name)) for name in SETS))
+    return PartyState(order, description, networks, inputs, labels, truth, sets)
 
 
 def _networks(description: dict[str, Any], shape: tuple[int, ...] | None, *, place: int, seed: int) -> nn.ModuleDict:

@@ -214,6 +214,7 @@ class Unlearning:
         if phase.update.fresh or self.optimizer is None:
             adam = rule.WhichOneof("step") == "adam"
             self.optimizer = torch.optim.Adam(self.parameters) if adam else torch.optim.SGD(self.parameters)
+            self.support = [torch.zeros_like(one) for one in self.parameters]
         self.optimizer.param_groups[0]["lr"] = rule.adam.lr if rule.WhichOneof("step") == "adam" else rule.sgd.lr
         total = 0.0
         for batch in batches or [torch.arange(0)]:
@@ -224,7 +225,8 @@ class Unlearning:
                 torch.autograd.backward(each.mean())
             for place, one in enumerate(self.parameters):
                 gradient = torch.zeros_like(one) if one.grad is None else one.grad
-                self.support[place] += gradient * gradient
+                if rule.fade:
+                    self.support[place] += gradient * gradient
                 push = None
                 if rule.push == PrimalDescent.AS_IT_IS and self.push:
                     push = self.push[place]

@@ -4,7 +4,7 @@ import asyncio
 import math
 import sys
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -15,12 +15,13 @@ import party.process
 from fedora_vfl.wire import tensors
 from fedora_vfl.wire.meter import Meter, Packed
 from fedora_vfl.wire.tensors import TensorParcel
-from party import duals
 from party.__main__ import main
-from party.exchange import ExchangeLink, TensorExchange
+from party.exchange import TensorExchange
 from party.request import resolve
 from party.role import Role, Tell
+from party.updates.dual_messages import DualMessages
 from party.updates.primal_dual import Dual
+from protos.fedora.v1 import exchange_pb2
 from protos.fedora.v1.exchange_pb2 import Parcel
 from protos.fedora.v1.meter_pb2 import Kind
 from protos.fedora.v1.phase_pb2 import Phase, Report
@@ -119,22 +120,25 @@ def never_report() -> None:
 
 def send_another_omega(value: float) -> None:
     """As active party, send something that the dual variable cannot be."""
-    send = duals.send_omega
+    agree = DualMessages.agree
 
-    async def wrong(link: ExchangeLink, phase: Phase, omega: float, *, timeout: float) -> None:
-        await send(link, phase, value, timeout=timeout)
+    async def wrong(self: DualMessages, omega: float | None) -> float:
+        await agree(self, value)
+        assert omega is not None
+        return omega
 
-    duals.send_omega = wrong
+    DualMessages.agree = wrong  # type: ignore[method-assign]
 
 
 def send_a_dual_of_another_phase() -> None:
     """Tell of the dual variable as if it were the next phase's."""
-    send = duals.send_summary
+    send = DualMessages._send
 
-    async def wrong(link: ExchangeLink, phase: Phase, *told: Any, timeout: float) -> None:
-        await send(link, Phase(number=phase.number + 1), *told, timeout=timeout)
+    async def wrong(self: DualMessages, dual: exchange_pb2.Dual) -> None:
+        later = replace(self._end, phase=Phase(number=self._end.phase.number + 1))
+        await send(DualMessages(later), dual)
 
-    vars(duals)["send_summary"] = wrong
+    DualMessages._send = wrong  # type: ignore[method-assign]
 
 
 def lie_about_the_dual() -> None:

@@ -11,10 +11,12 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from torch import Tensor, nn
 
 from fedora_vfl.errors import PartyError
-from fedora_vfl.settings.model import Model
-from party.assessment import Assessor, Attack, Predictions, area_under_curve, true_positives
+from party.assessment import Assessor, area_under_curve, true_positives
+from party.attack import Attack
 from party.batches import SampleSets
+from party.predictions import Predictions
 from party.state import PartyState
+from protos.fedora.v1.exchange_pb2 import Order
 from protos.fedora.v1.phase_pb2 import Samples
 
 scores = st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=40).map(torch.tensor)
@@ -92,7 +94,7 @@ def some_classes(rows: int, seed: int = 0) -> Tensor:
 def test_the_paper_s_attack_recognises_rows_that_were_memorised() -> None:
     model = Model4(members=8, others=1)
     classes = some_classes(400)
-    attack = Attack(
+    attack = Attack.fit(
         Predictions(model.predict(classes, member=True), classes),
         Predictions(model.predict(classes, member=False), classes),
     )
@@ -108,16 +110,16 @@ def test_the_paper_s_attack_recognises_rows_that_were_memorised() -> None:
 TRAIN, TEST, PROBE = 600, 300, 100
 
 
-def share_of(labels: Tensor, *, forget: Tensor, truth: Tensor | None = None, probe: int = 0) -> PartyState:
-    """Make an active party's share with these labels, the rows in the order train, test, probe."""
+def state_of(labels: Tensor, *, forget: Tensor, truth: Tensor | None = None, probe: int = 0) -> PartyState:
+    """Make an active party's state with these labels, the rows in the order train, test, probe."""
     sets = SampleSets.consecutive(TRAIN, 0, len(labels) - TRAIN - probe, probe).forgetting(forget)
-    return PartyState(Model(), nn.ModuleDict(), None, labels, sets, {}, truth)
+    return PartyState(Order(), {}, nn.ModuleDict(), None, labels, truth, sets)
 
 
-def recorded(share: PartyState, logits: Tensor) -> dict[Samples.Set, tuple[Tensor, Tensor]]:
+def recorded(state: PartyState, logits: Tensor) -> dict[Samples.Set, tuple[Tensor, Tensor]]:
     """Record the predictions of every set that has rows."""
     wanted = (Samples.TEST, Samples.FORGET, Samples.REMAINING, Samples.PROBE)
-    return {one: (rows, logits[rows]) for one in wanted if len(rows := share.sets.rows[one])}
+    return {one: (rows, logits[rows]) for one in wanted if len(rows := state.sets.rows[one])}
 
 
 def outputs(labels: Tensor, forget: Tensor, *, members: float, forgotten: float, others: float) -> Tensor:
@@ -131,22 +133,22 @@ def outputs(labels: Tensor, forget: Tensor, *, members: float, forgotten: float,
 
 def test_a_uniform_output_beats_the_paper_s_attack_and_loses_to_the_honest_one() -> None:
     labels, forget = some_classes(TRAIN + TEST), torch.arange(0, 200)
-    share = share_of(labels, forget=forget)
-    assessor = Assessor(share)
-    original = recorded(share, outputs(labels, forget, members=8, forgotten=8, others=2))
+    state = state_of(labels, forget=forget)
+    assessor = Assessor(state)
+    original = recorded(state, outputs(labels, forget, members=8, forgotten=8, others=2))
     fitted = assessor.fit_attack(original)
     assert fitted["attack_on_remaining"] > 0.9
     before = assessor.figures(original)
     assert before["mia_asr"] > 0.9 and before["mia_auc"] > 0.9, "the original model remembers"
     assert before["forget_entropy"] < 0.1
 
-    uncertain = assessor.figures(recorded(share, outputs(labels, forget, members=8, forgotten=0, others=2)))
+    uncertain = assessor.figures(recorded(state, outputs(labels, forget, members=8, forgotten=0, others=2)))
     assert uncertain["mia_asr"] < 0.55, "the paper's attack takes uncertain rows for rows never seen"
     assert uncertain["mia_auc"] < 0.3, "but they are less certain than those, and that gives them away"
     assert uncertain["mia_tpr_at_1_fpr"] < 0.02 < uncertain["mia_tpr_at_1_fpr_reversed"]
     assert uncertain["forget_entropy"] > 1.1
 
-    as_retrained = assessor.figures(recorded(share, outputs(labels, forget, members=8, forgotten=2, others=2)))
+    as_retrained = assessor.figures(recorded(state, outputs(labels, forget, members=8, forgotten=2, others=2)))
     assert abs(as_retrained["mia_auc"] - 0.5) < 0.08
     assert abs(as_retrained["mia_asr"] - 0.5) < 0.08
 
@@ -154,23 +156,23 @@ def test_a_uniform_output_beats_the_paper_s_attack_and_loses_to_the_honest_one()
 def test_attacks_compare_with_held_out_rows_of_the_same_classes_only() -> None:
     labels = some_classes(TRAIN + TEST)
     forget = torch.nonzero(labels[:TRAIN] == 2).flatten()[:50]
-    share = share_of(labels, forget=forget)
+    state = state_of(labels, forget=forget)
     logits = outputs(labels, forget, members=2, forgotten=2, others=2)
     strange = torch.arange(len(labels)) >= TRAIN
     logits[strange & (labels != 2)] = 0  # of other classes the model knows nothing
-    assert abs(Assessor(share).figures(recorded(share, logits))["mia_auc"] - 0.5) < 0.12
+    assert abs(Assessor(state).figures(recorded(state, logits))["mia_auc"] - 0.5) < 0.12
 
 
 def test_when_a_class_is_forgotten_whole_its_test_rows_count_apart() -> None:
     labels = some_classes(TRAIN + TEST)
     forget = torch.nonzero(labels[:TRAIN] == 1).flatten()
-    share = share_of(labels, forget=forget)
+    state = state_of(labels, forget=forget)
     test = torch.arange(TRAIN, TRAIN + TEST)
     gone = labels[test] == 1
     logits = logits_of(labels, 5.0)
     wrong = test[gone][:10]  # these are now taken for class 0, all others are right
     logits[wrong] = logits_of(torch.zeros(10, dtype=torch.int64), 5.0)
-    figures = Assessor(share).figures(recorded(share, logits))
+    figures = Assessor(state).figures(recorded(state, logits))
     assert figures["test_accuracy"] == 1.0
     assert figures["forgotten_classes_accuracy"] == pytest.approx(1 - 10 / int(gone.sum()))
     assert figures["all_classes_accuracy"] == pytest.approx(1 - 10 / TEST)
@@ -179,8 +181,8 @@ def test_when_a_class_is_forgotten_whole_its_test_rows_count_apart() -> None:
 
 def test_a_figure_without_rows_is_left_out() -> None:
     labels = torch.cat([some_classes(TRAIN), torch.ones(TEST, dtype=torch.int64)])
-    share = share_of(labels, forget=torch.nonzero(labels[:TRAIN] == 1).flatten())
-    figures = Assessor(share).figures(recorded(share, logits_of(labels, 5.0)))
+    state = state_of(labels, forget=torch.nonzero(labels[:TRAIN] == 1).flatten())
+    figures = Assessor(state).figures(recorded(state, logits_of(labels, 5.0)))
     assert "test_accuracy" not in figures and "test_loss" not in figures, "every test row is of the forgotten class"
     assert figures["forgotten_classes_accuracy"] == 1.0
 
@@ -188,7 +190,7 @@ def test_a_figure_without_rows_is_left_out() -> None:
 def test_while_rows_of_a_class_remain_all_test_rows_count_together() -> None:
     labels = some_classes(TRAIN + TEST)
     forget = torch.nonzero(labels[:TRAIN] == 1).flatten()[1:]
-    figures = Assessor(share := share_of(labels, forget=forget)).figures(recorded(share, logits_of(labels, 5.0)))
+    figures = Assessor(state := state_of(labels, forget=forget)).figures(recorded(state, logits_of(labels, 5.0)))
     assert not {"forgotten_classes_accuracy", "all_classes_accuracy"} & set(figures)
 
 
@@ -197,14 +199,14 @@ def test_a_backdoor_is_measured_by_its_target_and_everything_else_by_the_truth()
     labels, forget = truth.clone(), torch.nonzero(truth[:TRAIN] == 1).flatten()
     labels[forget] = 3  # poisoned
     labels[TRAIN + TEST :] = 3
-    share = share_of(labels, forget=forget, truth=truth, probe=PROBE)
+    state = state_of(labels, forget=forget, truth=truth, probe=PROBE)
     logits = logits_of(truth, 5.0)  # a model that sees through it ...
     logits[forget[:30]] = logits_of(torch.full((30,), 3), 5.0)  # ... but not in thirty of the poisoned rows
     fooled = torch.arange(TRAIN + TEST, TRAIN + TEST + 20)
     logits[fooled] = logits_of(torch.full((20,), 3), 5.0)  # ... and in twenty of the triggered test rows
-    assessor = Assessor(share)
-    assert assessor.fit_attack(recorded(share, logits)) == {}
-    figures = assessor.figures(recorded(share, logits))
+    assessor = Assessor(state)
+    assert assessor.fit_attack(recorded(state, logits)) == {}
+    figures = assessor.figures(recorded(state, logits))
     assert figures["test_accuracy"] == figures["remaining_accuracy"] == 1.0
     assert figures["forget_accuracy"] == pytest.approx(1 - 30 / len(forget))
     assert figures["forget_poisoned_accuracy"] == pytest.approx(30 / len(forget))
@@ -215,8 +217,8 @@ def test_a_backdoor_is_measured_by_its_target_and_everything_else_by_the_truth()
 
 def test_a_model_can_be_measured_when_few_rows_are_held_out() -> None:
     labels = some_classes(TRAIN + 1)
-    share = share_of(labels, forget=torch.nonzero(labels[:TRAIN] != labels[TRAIN]).flatten()[:5])
-    assessor, kept = Assessor(share), recorded(share, logits_of(labels, 5.0))
+    state = state_of(labels, forget=torch.nonzero(labels[:TRAIN] != labels[TRAIN]).flatten()[:5])
+    assessor, kept = Assessor(state), recorded(state, logits_of(labels, 5.0))
     assert assessor.fit_attack(kept) == {}
     figures = assessor.figures(kept)
     assert figures["test_accuracy"] == 1.0
@@ -225,9 +227,9 @@ def test_a_model_can_be_measured_when_few_rows_are_held_out() -> None:
 
 def test_figures_over_rows_that_were_not_recorded_are_the_coordinator_s_fault() -> None:
     labels = some_classes(TRAIN + TEST)
-    share = share_of(labels, forget=torch.arange(5))
-    kept = recorded(share, logits_of(labels, 5.0))
+    state = state_of(labels, forget=torch.arange(5))
+    kept = recorded(state, logits_of(labels, 5.0))
     del kept[Samples.TEST]
     with pytest.raises(PartyError) as caught:
-        Assessor(share).figures(kept)
+        Assessor(state).figures(kept)
     assert caught.value.culprit == "coordinator"

@@ -24,7 +24,7 @@ from party.data.records import Images, Records, Table
 from party.data.settings import DataSettings
 from party.data.split import assign
 from party.exchange import ExchangeLink
-from party.state import _align
+from party.state import SETS, _align
 from protos.fedora.v1.exchange_pb2 import Offer, Order, Parcel
 from protos.fedora.v1.phase_pb2 import Samples
 
@@ -470,7 +470,8 @@ def test_probe_rows_that_all_hold_are_put_in_order_after_the_others() -> None:
     assert order == Order(train=["a"], test=["s", "t"], probe=["s+trigger", "t+trigger"])
     assert link.sent == [Parcel(order=order)]
     records = Records(list(split), None, list("xyxxyx"), list(split.values()), Path("f"), list("xzxxzx"))
-    aligned, sets = _align(records, order)
+    aligned = _align(records, order)
+    sets = SampleSets.consecutive(*(len(getattr(order, name)) for name in SETS))
     assert aligned.ids == ["a", "s", "t", "s+trigger", "t+trigger"]
     assert aligned.truth == ["x", "x", "x", "z", "z"]
     assert sets.rows[Samples.PROBE].tolist() == [3, 4]

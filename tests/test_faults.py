@@ -21,14 +21,15 @@ from fedora_vfl.errors import DataError, FedoraError, LedgerError, PartyError, P
 from fedora_vfl.settings.federation import Deadlines, Federation
 from fedora_vfl.wire.channels import path
 from fedora_vfl.wire.protocol import COORDINATOR, PROTOCOL
-from party import duals
+from party.clock import Clock
 from party.passive import OPEN
-from party.updates import DualAscent, Memory
-from protos.fedora.v1 import exchange_pb2, phase_pb2, tensor_pb2
+from party.updates import PhaseEnd
+from party.updates.dual_messages import DualMessages
+from protos.fedora.v1 import exchange_pb2, tensor_pb2
 from protos.fedora.v1.control_pb2 import Event
 from protos.fedora.v1.exchange_pb2 import Greeting, Parcel
 from protos.fedora.v1.failure_pb2 import Failure
-from protos.fedora.v1.phase_pb2 import Phase, Update
+from protos.fedora.v1.phase_pb2 import Phase, Report
 from tests.conftest import Training, as_job, write_people, write_yaml
 
 # Shorter than the defaults, so that the tests are; long enough for a busy machine.
@@ -195,12 +196,8 @@ class Told:
 def hear(dual: exchange_pb2.Dual, *, scalar: bool = False, audit: bool = False) -> None:
     """Receive a dual message in the phase that it is for."""
     link: Any = Told(Parcel(phase=7, dual=dual))
-    phase = Phase(number=7)
-    rule = DualAscent(Update(dual_ascent=phase_pb2.DualAscent(audit=audit)), [], Memory())
-    if scalar:
-        asyncio.run(duals.receive_omega(link, phase, timeout=1))
-    else:
-        asyncio.run(duals.receive_summary(link, phase, rule, timeout=1))
+    messages = DualMessages(PhaseEnd(Phase(number=7), Report(), [link], not scalar, Clock(), timeout=1))
+    asyncio.run(messages.agree(None)) if scalar else asyncio.run(messages.summarise({}, [] if audit else None))
 
 
 @pytest.mark.parametrize("omega", [math.nan, math.inf, -math.inf, -1e-9])

@@ -22,7 +22,7 @@ from party import models
 from party.augmentation import augment
 from party.batches import SampleSets, draw
 from party.losses import per_sample, reduce, uncertainty
-from party.updates import RULES, Memory, rule_for
+from party.updates import RULES, RuleMemory, rule_for
 from protos.fedora.v1.phase_pb2 import (
     Adam,
     Augmentation,
@@ -236,7 +236,7 @@ def gradients(step: int) -> list[Tensor]:
     return [random(*shape, seed=1000 + 10 * step + place) for place, shape in enumerate(SHAPES)]
 
 
-def run_phase(update: Update, ours: list[Parameter], memory: Memory, *, first: int, steps: int = 3) -> None:
+def run_phase(update: Update, ours: list[Parameter], memory: RuleMemory, *, first: int, steps: int = 3) -> None:
     """Do what a party does in one phase."""
     rule = rule_for(update, ours, memory)
     for step in range(first, first + steps):
@@ -292,7 +292,7 @@ WITH_STATE = ["sgd with momentum", "sgd with all", "adam", "adam with all"]
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_rule_equals_torch_to_the_bit_over_phases_of_changing_rates(name: str) -> None:
     make, torch_class, options = OPTIMIZERS[name]
-    ours, theirs, memory = parameters(), parameters(), Memory()
+    ours, theirs, memory = parameters(), parameters(), RuleMemory()
     optimizer = torch_class(theirs, lr=1, **options)
     for phase, lr in enumerate(RATES):
         run_phase(make(lr, fresh=phase == 0), ours, memory, first=3 * phase)
@@ -304,7 +304,7 @@ def test_a_rule_equals_torch_to_the_bit_over_phases_of_changing_rates(name: str)
 @pytest.mark.parametrize("name", WITH_STATE)
 def test_fresh_forgets_what_earlier_phases_left(name: str) -> None:
     make, torch_class, options = OPTIMIZERS[name]
-    ours, kept, memory, kept_memory = parameters(), parameters(), Memory(), Memory()
+    ours, kept, memory, kept_memory = parameters(), parameters(), RuleMemory(), RuleMemory()
     run_phase(make(0.1), ours, memory, first=0)
     run_phase(make(0.1), kept, kept_memory, first=0)
     theirs = [Parameter(parameter.detach().clone()) for parameter in ours]
@@ -319,7 +319,7 @@ def test_fresh_forgets_what_earlier_phases_left(name: str) -> None:
 def test_what_a_rule_remembers_survives_phases_of_other_rules(name: str) -> None:
     make, torch_class, options = OPTIMIZERS[name]
     other = OPTIMIZERS["adam" if name.startswith("sgd") else "sgd with momentum"][0]
-    ours, theirs, memory = parameters(), parameters(), Memory()
+    ours, theirs, memory = parameters(), parameters(), RuleMemory()
     optimizer = torch_class(theirs, lr=1, **options)
     run_phase(make(0.1, fresh=True), ours, memory, first=0)
     run_torch(optimizer, theirs, 0.1, first=0)
@@ -331,10 +331,10 @@ def test_what_a_rule_remembers_survives_phases_of_other_rules(name: str) -> None
 
 
 def test_observing_changes_nothing_and_asks_for_no_gradients() -> None:
-    ours, memory = parameters(), Memory()
+    ours, memory = parameters(), RuleMemory()
     run_phase(Update(observe=Observe()), ours, memory, first=0)
     assert equal(ours, parameters())
-    assert memory == Memory()
+    assert memory == RuleMemory()
     assert [name for name, rule in RULES.items() if not rule.needs_gradients] == ["observe", "shift"]
     assert [name for name, rule in RULES.items() if rule.parameters_frozen] == [
         "observe",
@@ -347,7 +347,7 @@ def test_observing_changes_nothing_and_asks_for_no_gradients() -> None:
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_gradients_from_before_a_phase_and_from_the_batch_before_have_no_part_in_a_step(name: str) -> None:
     make = OPTIMIZERS[name][0]
-    ours, memory = parameters(), Memory()
+    ours, memory = parameters(), RuleMemory()
     for parameter in ours:
         parameter.grad = torch.full_like(parameter, 1e6)
     rule = rule_for(make(0.1), ours, memory)
@@ -362,7 +362,7 @@ def test_gradients_from_before_a_phase_and_from_the_batch_before_have_no_part_in
 def test_a_parameter_without_a_gradient_stays_as_it_is(name: str) -> None:
     make, torch_class, options = OPTIMIZERS[name]
     ours, theirs = parameters(), parameters()
-    rule, optimizer = rule_for(make(0.1), ours, Memory()), torch_class(theirs, lr=0.1, **options)
+    rule, optimizer = rule_for(make(0.1), ours, RuleMemory()), torch_class(theirs, lr=0.1, **options)
     for place in (0, 2, 3):
         ours[place].grad = theirs[place].grad = gradients(0)[place]
     rule.step()
@@ -372,7 +372,7 @@ def test_a_parameter_without_a_gradient_stays_as_it_is(name: str) -> None:
 
 def test_a_phase_without_a_rule_is_refused_with_the_list() -> None:
     with pytest.raises(SettingsError, match="no update rule; known are observe, sgd, adam"):
-        rule_for(Update(), [], Memory())
+        rule_for(Update(), [], RuleMemory())
 
 
 # Learning rates

@@ -17,13 +17,13 @@ from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.step_sizes import StepSizes
 from coordinator.train import Train
 from fedora_vfl.errors import PartyError, SettingsError
-from fedora_vfl.settings.model import Model
 from party import losses
 from party.batches import SampleSets
 from party.state import PartyState
-from party.updates import Memory, rule_for
+from party.updates import RuleMemory, rule_for
 from party.updates.primal_dual import Dual, DualAscent, fade
 from protos.fedora.v1 import phase_pb2
+from protos.fedora.v1.exchange_pb2 import Order
 from protos.fedora.v1.phase_pb2 import Loss, PrimalDescent, Residual, Sgd, Uncertainty, Update
 
 SCALAR, PARAMETERWISE = phase_pb2.DualAscent.SCALAR, phase_pb2.DualAscent.PARAMETERWISE
@@ -34,7 +34,7 @@ def parameters(*values: list[float]) -> list[Parameter]:
 
 
 def ascent(
-    memory: Memory, own: list[Parameter], gradients: list[list[float]], *, fresh: bool = False, **settings: Any
+    memory: RuleMemory, own: list[Parameter], gradients: list[list[float]], *, fresh: bool = False, **settings: Any
 ) -> DualAscent:
     """Run an unlearning phase in which the gradients add up to these."""
     rule = rule_for(Update(dual_ascent=phase_pb2.DualAscent(**settings), fresh=fresh), own, memory)
@@ -44,7 +44,7 @@ def ascent(
     return rule
 
 
-def descend(memory: Memory, own: list[Parameter], gradients: list[Tensor] | None, **settings: Any) -> None:
+def descend(memory: RuleMemory, own: list[Parameter], gradients: list[Tensor] | None, **settings: Any) -> None:
     """Run a remaining phase of one batch with these gradients, or of none."""
     rule = rule_for(Update(primal_descent=PrimalDescent(**settings)), own, memory)
     if gradients is not None:
@@ -58,7 +58,7 @@ def descend(memory: Memory, own: list[Parameter], gradients: list[Tensor] | None
 
 
 def test_the_scalar_dual_variable_rises_by_sigma_times_what_the_loss_falls_short() -> None:
-    memory, own = Memory(), parameters([1.0, 2.0])
+    memory, own = RuleMemory(), parameters([1.0, 2.0])
     # Ω + (1 − L_u)/4, and never below 0
     for loss, omega in [(-1.0, 0.5), (0.5, 0.625), (9.0, 0.0), (0.6, 0.1)]:
         rule = ascent(memory, own, [[0.5, -1.0]], form=SCALAR, sigma=0.25, gamma=1.0)
@@ -69,7 +69,7 @@ def test_the_scalar_dual_variable_rises_by_sigma_times_what_the_loss_falls_short
 
 
 def test_the_parameterwise_dual_variable_rises_by_sigma_times_gamma_less_the_gradient() -> None:
-    memory, own = Memory(), parameters([0.0, 0.0, 0.0], [0.0])
+    memory, own = RuleMemory(), parameters([0.0, 0.0, 0.0], [0.0])
     first = ascent(memory, own, [[0.2, 1.0, 3.0], [-1.0]], form=PARAMETERWISE, sigma=0.5, gamma=1.0).settle(None)
     assert isinstance(first.omega, list)
     assert first.omega[0].tolist() == pytest.approx([0.4, 0.0, 0.0])
@@ -88,7 +88,7 @@ def test_in_its_own_units_a_gradient_s_scale_has_no_part_in_the_dual_variable() 
     for scale in (1.0, 1000.0):
         own = parameters([0.0, 0.0], [0.0])
         gradients = [[3.0 * scale, 4.0 * scale], [0.0]]
-        rule = ascent(Memory(), own, gradients, form=PARAMETERWISE, sigma=1.0, gamma=1.0, normalised=True)
+        rule = ascent(RuleMemory(), own, gradients, form=PARAMETERWISE, sigma=1.0, gamma=1.0, normalised=True)
         found.append(rule.settle(None).omega)
     unit = math.sqrt((9 + 16) / 2)
     for omega in found:
@@ -106,7 +106,7 @@ def test_in_its_own_units_a_gradient_s_scale_has_no_part_in_the_dual_variable() 
 def test_the_dual_variable_is_never_negative_nor_above_its_bound(
     sigma: float, gamma: float, rounds: list[float], most: float
 ) -> None:
-    scalar, parameterwise, own = Memory(), Memory(), parameters([0.0])
+    scalar, parameterwise, own = RuleMemory(), RuleMemory(), parameters([0.0])
     bound = most or math.inf
     settings: dict[str, Any] = {"sigma": sigma, "gamma": gamma, "omega_max": most}
     for value in rounds:
@@ -121,7 +121,7 @@ def test_the_dual_variable_is_never_negative_nor_above_its_bound(
 
 @pytest.mark.parametrize("form", [SCALAR, PARAMETERWISE])
 def test_the_dual_variable_lives_on_until_a_phase_starts_afresh(form: phase_pb2.DualAscent.Form) -> None:
-    memory, own = Memory(), parameters([0.0])
+    memory, own = RuleMemory(), parameters([0.0])
 
     def norm(*, fresh: bool) -> float:
         rule = ascent(memory, own, [[0.5]], fresh=fresh, form=form, sigma=1.0, gamma=1.0)
@@ -132,7 +132,7 @@ def test_the_dual_variable_lives_on_until_a_phase_starts_afresh(form: phase_pb2.
 
 def test_parameters_stand_still_in_the_unlearning_phase_and_its_gradients_are_gone_afterwards() -> None:
     own = parameters([1.0, 2.0])
-    rule = ascent(Memory(), own, [[0.5, -1.0]], form=SCALAR, sigma=1.0, gamma=1.0)
+    rule = ascent(RuleMemory(), own, [[0.5, -1.0]], form=SCALAR, sigma=1.0, gamma=1.0)
     assert rule.parameters_frozen and rule.needs_gradients
     rule.step()
     rule.settle(3.0)
@@ -147,7 +147,7 @@ def test_what_is_told_of_a_dual_variable_is_norm_largest_value_and_positive_shar
 
 
 def test_a_report_of_the_unlearning_phase_has_norms_only() -> None:
-    rule = ascent(Memory(), parameters([3.0, 4.0]), [[0.6, 0.8]], form=SCALAR, sigma=1.0, gamma=1.0)
+    rule = ascent(RuleMemory(), parameters([3.0, 4.0]), [[0.6, 0.8]], form=SCALAR, sigma=1.0, gamma=1.0)
     rule.settle(2.0)
     assert rule.finish() == pytest.approx(
         {
@@ -165,7 +165,7 @@ def test_a_report_of_the_unlearning_phase_has_norms_only() -> None:
 
 def test_a_substep_follows_the_gradient_less_the_push_and_the_pull_towards_the_trained_model() -> None:
     own, init = parameters([1.0, 2.0], [3.0]), [torch.tensor([0.5, 2.5]), torch.tensor([3.0])]
-    memory = Memory(initial=init)
+    memory = RuleMemory(initial=init)
     ascent(memory, own, [[0.4, -0.2], [1.0]], form=SCALAR, sigma=1.0, gamma=1.0).settle(2.0)
     gradients = [torch.tensor([0.3, 0.1]), torch.tensor([-1.0])]
     descend(memory, own, gradients, sgd=Sgd(lr=0.1), rho=0.5)
@@ -176,7 +176,7 @@ def test_a_substep_follows_the_gradient_less_the_push_and_the_pull_towards_the_t
 
 def test_the_push_is_the_same_in_every_substep_of_a_round() -> None:
     own = parameters([0.0])
-    memory = Memory(initial=[torch.zeros(1)])
+    memory = RuleMemory(initial=[torch.zeros(1)])
     ascent(memory, own, [[1.0]], form=SCALAR, sigma=1.0, gamma=1.0).settle(3.0)
     rule = rule_for(Update(primal_descent=PrimalDescent(sgd=Sgd(lr=0.1))), own, memory)
     for _ in range(4):
@@ -188,7 +188,7 @@ def test_the_push_is_the_same_in_every_substep_of_a_round() -> None:
 
 def test_without_remaining_rows_there_is_one_substep_by_push_and_pull_alone() -> None:
     own = parameters([1.0])
-    memory = Memory(initial=[torch.tensor([0.0])])
+    memory = RuleMemory(initial=[torch.tensor([0.0])])
     ascent(memory, own, [[1.0]], form=SCALAR, sigma=1.0, gamma=1.0).settle(2.0)
     descend(memory, own, None, sgd=Sgd(lr=0.1), rho=1.0)
     assert own[0].tolist() == pytest.approx([1.0 - 0.1 * (-2.0 + 1.0)])
@@ -196,7 +196,7 @@ def test_without_remaining_rows_there_is_one_substep_by_push_and_pull_alone() ->
 
 def test_a_phase_may_leave_the_push_out() -> None:
     own = parameters([0.0])
-    memory = Memory(initial=[torch.zeros(1)])
+    memory = RuleMemory(initial=[torch.zeros(1)])
     ascent(memory, own, [[1.0]], form=SCALAR, sigma=1.0, gamma=1.0).settle(2.0)
     descend(memory, own, [torch.tensor([1.0])], sgd=Sgd(lr=0.1), push=PrimalDescent.NONE)
     assert own[0].tolist() == pytest.approx([-0.1])
@@ -210,7 +210,7 @@ def test_a_balanced_push_of_the_scalar_form_is_omega_times_as_long_as_the_gradie
     forget: list[float], remaining: list[float], omega: float
 ) -> None:
     own, gradient = parameters([0.0] * 3), torch.tensor(remaining)
-    dual = ascent(Memory(), own, [forget], form=SCALAR, sigma=1.0, gamma=1.0).settle(omega)
+    dual = ascent(RuleMemory(), own, [forget], form=SCALAR, sigma=1.0, gamma=1.0).settle(omega)
     (push,) = dual.balanced([gradient])
     g = torch.tensor(forget)
     if float(g.norm()) > 1e-15:
@@ -238,10 +238,10 @@ def test_a_tensor_without_any_support_does_not_fade_at_all() -> None:
 
 def test_support_adds_up_over_substeps_and_phases() -> None:
     own = parameters([1.0, 1.0])
-    memory = Memory(initial=[torch.zeros(2)])
+    memory = RuleMemory(initial=[torch.zeros(2)])
     for _ in range(2):
         descend(memory, own, [torch.tensor([0.0, 2.0])], sgd=Sgd(lr=0.0), fade=0.1)
-    assert memory.kept["support"][0].tolist() == [0.0, 8.0]
+    assert memory.of("primal_descent")["support"][0].tolist() == [0.0, 8.0]
     assert own[0].tolist() == pytest.approx([0.81, 1.0], rel=1e-4)
 
 
@@ -250,13 +250,13 @@ def test_support_adds_up_over_substeps_and_phases() -> None:
 )
 def test_a_step_towards_the_trained_model_before_rows_were_dropped_is_the_coordinator_s_fault(update: Update) -> None:
     with pytest.raises(PartyError) as caught:
-        rule_for(update, parameters([0.0]), Memory()).finish()
+        rule_for(update, parameters([0.0]), RuleMemory()).finish()
     assert caught.value.culprit == "coordinator"
 
 
 def test_a_descent_without_a_step_is_the_coordinator_s_fault() -> None:
     with pytest.raises(PartyError) as caught:
-        descend(Memory(initial=[torch.zeros(1)]), parameters([0.0]), [torch.ones(1)])
+        descend(RuleMemory(initial=[torch.zeros(1)]), parameters([0.0]), [torch.ones(1)])
     assert caught.value.culprit == "coordinator"
 
 
@@ -283,7 +283,7 @@ def lagrangian(one: nn.Module, init: list[Tensor], omega: float, rho: float) -> 
 
 
 def run_phase(
-    one: nn.Module, update: Update, memory: Memory, loss: Loss, rows: tuple[Tensor, Tensor], size: int
+    one: nn.Module, update: Update, memory: RuleMemory, loss: Loss, rows: tuple[Tensor, Tensor], size: int
 ) -> Any:
     """Run the batches of a phase over which parameters stand still; return its rule."""
     one.eval()
@@ -304,7 +304,7 @@ CROSS_ENTROPY = Loss(cross_entropy={}, reduction=Loss.SET_MEAN)
 def test_the_residual_is_the_gradient_of_the_lagrangian(size: int) -> None:
     one = network()
     init = [θ.detach() + 0.1 for θ in one.parameters()]
-    memory = Memory(initial=init)
+    memory = RuleMemory(initial=init)
     ascend = Update(dual_ascent=phase_pb2.DualAscent(form=SCALAR, sigma=1.0, gamma=1.0))
     run_phase(one, ascend, memory, UNCERTAINTY, some_rows(20, seed=2), size).settle(1.5)
     rule = run_phase(one, Update(residual=Residual(rho=0.3)), memory, CROSS_ENTROPY, some_rows(50, seed=1), size)
@@ -326,7 +326,7 @@ def test_however_d_u_is_cut_the_push_is_the_same_and_no_statistic_of_it_is_left(
     for size in (1, 3, 23):
         one = network()
         before = copy.deepcopy(one.state_dict())
-        rule = run_phase(one, update, Memory(initial=[]), loss, some_rows(23), size)
+        rule = run_phase(one, update, RuleMemory(initial=[]), loss, some_rows(23), size)
         pushes.append(rule.settle(1.25 if form == SCALAR else None).push)
         for name, value in one.state_dict().items():
             assert value.equal(before[name]), f"{name} has changed"
@@ -338,38 +338,39 @@ def test_however_d_u_is_cut_the_push_is_the_same_and_no_statistic_of_it_is_left(
 # Undoing a round
 
 
-def trained_share() -> PartyState:
-    """Make a share whose networks and update rules have a past."""
-    share = PartyState(Model(), nn.ModuleDict({"bottom": network()}), None, None, SampleSets.consecutive(60, 0, 10), {})
-    train(share, Update(adam=phase_pb2.Adam(lr=0.01, beta1=0.9, beta2=0.999, epsilon=1e-8)), 1)
-    share.begin()
-    return share
+def trained_state() -> PartyState:
+    """Make a state whose networks and update rules have a past."""
+    networks = nn.ModuleDict({"bottom": network()})
+    state = PartyState(Order(), {}, networks, None, None, None, SampleSets.consecutive(60, 0, 10))
+    train(state, Update(adam=phase_pb2.Adam(lr=0.01, beta1=0.9, beta2=0.999, epsilon=1e-8)), 1)
+    state.begin()
+    return state
 
 
-def train(share: PartyState, update: Update, seed: int) -> None:
+def train(state: PartyState, update: Update, seed: int) -> None:
     """Run three batches in train mode: parameters, batch statistics and memory all change."""
-    share.networks.train()
-    rule = rule_for(update, share.networks.parameters(), share.memory)
+    state.networks.train()
+    rule = rule_for(update, state.networks.parameters(), state.memory)
     for step in range(3):
         x, y = some_rows(16, seed=100 * seed + step)
-        torch.autograd.backward(functional.cross_entropy(share.networks["bottom"](x), y))
+        torch.autograd.backward(functional.cross_entropy(state.networks["bottom"](x), y))
         rule.step()
     rule.finish()
 
 
-def forget_a_little(share: PartyState, seed: int, *, lr: float = 0.01, checkpoint: bool = True) -> None:
+def forget_a_little(state: PartyState, seed: int, *, lr: float = 0.01, checkpoint: bool = True) -> None:
     """Run one round, ascent and descent."""
     if checkpoint:
-        share.checkpoint()
+        state.checkpoint()
     ascend = Update(dual_ascent=phase_pb2.DualAscent(form=PARAMETERWISE, sigma=0.5, gamma=1.0))
-    run_phase(share.networks["bottom"], ascend, share.memory, UNCERTAINTY, some_rows(20, seed=seed), 8).settle(None)
+    run_phase(state.networks["bottom"], ascend, state.memory, UNCERTAINTY, some_rows(20, seed=seed), 8).settle(None)
     step = phase_pb2.Adam(lr=lr, beta1=0.9, beta2=0.999, epsilon=1e-8)
-    train(share, Update(primal_descent=PrimalDescent(adam=step, push=PrimalDescent.BALANCED, fade=0.01)), seed)
+    train(state, Update(primal_descent=PrimalDescent(adam=step, push=PrimalDescent.BALANCED, fade=0.01)), seed)
 
 
-def state(share: PartyState) -> Any:
+def content(state: PartyState) -> Any:
     """Return a copy of all that a phase may change."""
-    return copy.deepcopy((dict(share.networks.state_dict()), share.memory.kept, share.memory.initial))
+    return copy.deepcopy((dict(state.networks.state_dict()), state.memory.kept, state.memory.initial))
 
 
 def same(one: Any, other: Any) -> bool:
@@ -389,42 +390,42 @@ def same(one: Any, other: Any) -> bool:
 def test_a_round_that_is_taken_back_leaves_no_bit_changed_and_what_follows_is_as_if_it_had_never_been(
     checkpoints: int,
 ) -> None:
-    share, undisturbed = trained_share(), trained_share()
+    state, undisturbed = trained_state(), trained_state()
     for seed in (1, 2):
-        forget_a_little(share, seed)
+        forget_a_little(state, seed)
         forget_a_little(undisturbed, seed)
-    before = state(share)
+    before = content(state)
     for seed in range(checkpoints):
-        forget_a_little(share, 50 + seed, lr=10.0)
-    assert not same(state(share), before)
-    share.rollback(checkpoints)
-    assert same(state(share), before)
-    for one in (share, undisturbed):
+        forget_a_little(state, 50 + seed, lr=10.0)
+    assert not same(content(state), before)
+    state.rollback(checkpoints)
+    assert same(content(state), before)
+    for one in (state, undisturbed):
         forget_a_little(one, 3)
-    assert same(state(share), state(undisturbed)), "moments, dual variables and batch statistics went back too"
+    assert same(content(state), content(undisturbed)), "moments, dual variables and batch statistics went back too"
 
 
 @pytest.mark.parametrize("checkpoints", [0, 2, 3])
 def test_more_marks_than_are_kept_cannot_be_taken_back(checkpoints: int) -> None:
-    share = trained_share()
+    state = trained_state()
     for seed in (1, 2, 3):
-        forget_a_little(share, seed)
-    share.rollback(1)  # two are kept, so that one is left
-    before = state(share)
+        forget_a_little(state, seed)
+    state.rollback(1)  # two are kept, so that one is left
+    before = content(state)
     with pytest.raises(PartyError) as caught:
-        share.rollback(checkpoints)
+        state.rollback(checkpoints)
     assert caught.value.culprit == "coordinator"
-    assert same(state(share), before)
+    assert same(content(state), before)
 
 
 def test_a_new_beginning_takes_the_model_as_it_is_for_the_trained_one_and_forgets_the_rest() -> None:
-    share = trained_share()
-    forget_a_little(share, 1)
-    share.begin()
-    assert share.memory.kept == {}
-    assert same(share.memory.initial, share.snapshot())
+    state = trained_state()
+    forget_a_little(state, 1)
+    state.begin()
+    assert state.memory.kept == {}
+    assert same(state.memory.initial, state.snapshot())
     with pytest.raises(PartyError):
-        share.rollback(1)
+        state.rollback(1)
 
 
 def problem(**settings: Any) -> Problem:

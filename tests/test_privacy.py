@@ -95,7 +95,7 @@ def test_the_row_sent_most_often_counts() -> None:
     blurred.apply(tensor(3), torch.tensor([0, 1, 2]), 1, 0)
     blurred.apply(tensor(2), torch.tensor([9, 1]), 1, 1)
     blurred.apply(tensor(1), torch.tensor([1]), 2, 0)
-    assert blurred.sent.tolist() == [1, 3, 1, 0, 0, 0, 0, 0, 0, 1]
+    assert blurred.releases.counts.tolist() == [1, 3, 1, 0, 0, 0, 0, 0, 0, 1]
     terms = {"clip": 1.0, "noise": 5.0, "delta": 1e-5}
     assert blurred.loss() == PrivacyLoss(
         1e-5, 3, epsilon(**terms, releases=3), 6, epsilon(**terms, releases=6), repeatable=True
@@ -172,7 +172,7 @@ def test_row_numbers_that_do_not_fit_the_tensor_are_refused_before_anything_is_c
     blurred = noise(noise=1)
     with pytest.raises(ValueError, match="3 row numbers were given for a tensor of 50 rows"):
         blurred.apply(tensor(), torch.arange(3), 1, 0)
-    assert not len(blurred.sent)
+    assert not len(blurred.releases.counts)
 
 
 # Settings

@@ -78,6 +78,14 @@ class Meter:
             sums[1] += packed.tensor_bytes
             sums[2] += len(packed.data)
 
+    def by_kind(self, me: str) -> dict[str, tuple[int, int]]:
+        """Return the protobuf bytes that one end has sent and received so far, by kind of message."""
+        totals: dict[str, tuple[int, int]] = {}
+        for (sender, _, _, kind), (sums, _) in self._counts.items():
+            sent, received = totals.get(name := Kind.Name(kind).lower(), (0, 0))
+            totals[name] = (sent + sums[2], received) if sender == me else (sent, received + sums[2])
+        return totals
+
     def close(self) -> list[Reading]:
         """Hand out the counts and start again from nothing."""
         readings: dict[TrafficKey, Reading] = {}

@@ -8,10 +8,10 @@ from fedora_vfl.errors import SettingsError
 from party.updates.descent import Adam, Observe, Sgd
 from party.updates.influence import Ascent, Correction, Influence, Shift
 from party.updates.primal_dual import DualAscent, PrimalDescent, Residual
-from party.updates.rule import Memory, Rule
+from party.updates.rule import PhaseEnd, Rule, RuleMemory
 from protos.fedora.v1.phase_pb2 import Update
 
-__all__ = ["RULES", "DualAscent", "Memory", "Rule", "rule_for"]
+__all__ = ["RULES", "PhaseEnd", "Rule", "RuleMemory", "rule_for"]
 
 RULES: dict[str, type[Rule]] = {
     "observe": Observe,
@@ -30,7 +30,7 @@ if set(RULES) != {one.name for one in Update.DESCRIPTOR.oneofs_by_name["rule"].f
     raise ImportError("an update rule of the wire contract is not implemented")
 
 
-def rule_for(update: Update, parameters: Iterable[Parameter], memory: Memory) -> Rule:
+def rule_for(update: Update, parameters: Iterable[Parameter], memory: RuleMemory) -> Rule:
     """Return the rule that a phase asks for."""
     name = update.WhichOneof("rule")
     if name is None:

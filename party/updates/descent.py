@@ -1,8 +1,5 @@
 """Rules that learn from a loss as any training does, and the one that only looks."""
 
-from collections.abc import MutableMapping
-from typing import Any
-
 import torch
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
@@ -27,7 +24,7 @@ class Sgd(Rule):
 
     def step(self) -> None:
         """Take one step and clear the gradients for the next batch."""
-        sgd_step(self, self.update.sgd, self.memory.kept)
+        sgd_step(self, self.update.sgd)
         self.clear_gradients()
 
 
@@ -36,26 +33,24 @@ class Adam(Rule):
 
     def step(self) -> None:
         """Take one step and clear the gradients for the next batch."""
-        adam_step(self, self.update.adam, self.memory.kept)
+        adam_step(self, self.update.adam)
         self.clear_gradients()
 
 
-def chosen_step(
-    rule: Rule, settings: phase_pb2.PrimalDescent | phase_pb2.Correction, kept: MutableMapping[str, Any]
-) -> None:
+def chosen_step(rule: Rule, settings: phase_pb2.PrimalDescent | phase_pb2.Correction) -> None:
     """Take the step that a rule's settings name."""
     match settings.WhichOneof("step"):
         case "sgd":
-            sgd_step(rule, settings.sgd, kept)
+            sgd_step(rule, settings.sgd)
         case "adam":
-            adam_step(rule, settings.adam, kept)
+            adam_step(rule, settings.adam)
         case _:
             raise PartyError("coordinator", "asked for a descent without saying by which step")
 
 
-def sgd_step(rule: Rule, settings: phase_pb2.Sgd, kept: MutableMapping[str, Any]) -> None:
-    """Take one step of gradient descent; the momenta are kept as `sgd`."""
-    all_momenta = kept.setdefault("sgd", [None] * len(rule.parameters))
+def sgd_step(rule: Rule, settings: phase_pb2.Sgd) -> None:
+    """Take one step of gradient descent; the rule keeps the momenta."""
+    all_momenta = rule.kept.setdefault("momenta", [None] * len(rule.parameters))
     chosen, parameters, gradients = rule.with_gradients()
     momenta = [all_momenta[index] for index in chosen]
     # torch's own function, to the bit what torch.optim.SGD does. The class around it imports torch's compiler on first
@@ -76,16 +71,15 @@ def sgd_step(rule: Rule, settings: phase_pb2.Sgd, kept: MutableMapping[str, Any]
         all_momenta[index] = momentum
 
 
-def adam_step(rule: Rule, settings: phase_pb2.Adam, kept: MutableMapping[str, Any]) -> None:
-    """Take one step of Adam; the moments are kept as `adam`."""
-    if "adam" not in kept:
-        kept["adam"] = (
-            [torch.zeros_like(parameter) for parameter in rule.parameters],
-            [torch.zeros_like(parameter) for parameter in rule.parameters],
-            [torch.zeros(()) for _ in rule.parameters],
-        )
+def adam_step(rule: Rule, settings: phase_pb2.Adam) -> None:
+    """Take one step of Adam; the rule keeps the moments."""
+    kept = rule.kept
+    if "means" not in kept:
+        kept["means"] = [torch.zeros_like(parameter) for parameter in rule.parameters]
+        kept["squares"] = [torch.zeros_like(parameter) for parameter in rule.parameters]
+        kept["steps"] = [torch.zeros(()) for _ in rule.parameters]
     chosen, parameters, gradients = rule.with_gradients()
-    means, squares, steps = ([values[index] for index in chosen] for values in kept["adam"])
+    means, squares, steps = ([kept[name][index] for index in chosen] for name in ("means", "squares", "steps"))
     with torch.no_grad():  # torch's own function: see sgd_step
         adam(
             parameters,

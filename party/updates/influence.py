@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedora_vfl.errors import PartyError
 from party.updates.descent import chosen_step
-from party.updates.rule import Memory, Rule
+from party.updates.rule import Rule, RuleMemory
 
 
 class Ascent(Rule):
@@ -36,7 +36,7 @@ class Influence(Rule):
     def finish(self) -> dict[str, float]:
         """Keep g_i; report ‖g_i‖² and ‖θ_i‖²."""
         g = [torch.zeros_like(θ) if θ.grad is None else θ.grad for θ in self.parameters]
-        self.memory.kept["influence"] = g
+        self.kept["gradient"] = g
         self.clear_gradients()
         return {"gradient_squared": length(g) ** 2, "parameters_squared": length(self.parameters) ** 2}
 
@@ -68,14 +68,13 @@ class Correction(Rule):
         squared = length(g) ** 2
         for θ, gradient, one in zip(self.parameters, gradients, g, strict=True):
             θ.grad = gradient - (back / squared) * one if back else gradient
-        kept = self.memory.kept.setdefault("correction", {})
-        chosen_step(self, settings, kept)
+        chosen_step(self, settings)
         self.clear_gradients()
 
 
-def influence(memory: Memory) -> list[Tensor]:
+def influence(memory: RuleMemory) -> list[Tensor]:
     """Return the gradient that an Influence phase has kept."""
-    kept: list[Tensor] | None = memory.kept.get("influence")
+    kept: list[Tensor] | None = memory.of("influence").get("gradient")
     if kept is None:
         raise PartyError("coordinator", "asked to use the rows' influence before it was measured")
     return kept

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from fedora_vfl.errors import PartyError
 from party.updates.descent import chosen_step
-from party.updates.rule import Memory, Rule
+from party.updates.dual_messages import DualMessages
+from party.updates.rule import PhaseEnd, Rule, RuleMemory
 from protos.fedora.v1 import phase_pb2
 
 NO_SUPPORT = 1e-5  # of a tensor's mean support: a value with less is held by nothing
@@ -26,6 +27,24 @@ class Dual:
     omega: list[Tensor] | float  # Ω_i of the shape of θ_i, or one Ω for all parties
     push: list[Tensor]  # what the constraint asks of each parameter: Ω·g_i, or g_i ∘ Ω_i
     lengths: list[float]  # ‖g‖, tensor by tensor
+
+    @classmethod
+    def last(cls, memory: RuleMemory) -> "Dual | None":
+        """Return what the last unlearning phase has left; nothing before the first."""
+        kept = memory.of("dual_ascent")
+        return cls(**kept) if kept else None
+
+    @property
+    def scalar(self) -> float:
+        """Ω of the scalar form."""
+        assert isinstance(self.omega, float)
+        return self.omega
+
+    @property
+    def values(self) -> list[Tensor]:
+        """Ω_i of the parameterwise form."""
+        assert isinstance(self.omega, list)
+        return self.omega
 
     def summary(self) -> dict[str, float]:
         """Return norm, largest value and positive share of Ω."""
@@ -63,8 +82,8 @@ class DualAscent(Rule):
 
     def ascend(self, loss: float) -> float:
         """Ω ← max(0, Ω + σ·(γ − L_u)): the scalar form's ascent, at the party that knows L_u."""
-        settings, before = self.update.dual_ascent, self.memory.kept.get("dual_ascent")
-        Ω = before.omega if before else 0.0  # noqa: N806 (the paper's letter)
+        settings, before = self.update.dual_ascent, Dual.last(self.memory)
+        Ω = before.scalar if before else 0.0  # noqa: N806 (the paper's letter)
         Ω = max(0.0, Ω + settings.sigma * (settings.gamma - loss))  # noqa: N806
         return min(Ω, settings.omega_max or math.inf)
 
@@ -74,7 +93,7 @@ class DualAscent(Rule):
         if self.update.dual_ascent.taking_away:
             g = [towards_zero(one, θ.detach()) for one, θ in zip(g, self.parameters, strict=True)]
         dual = self._scalar(omega, g) if omega is not None else self._parameterwise(g)
-        self.memory.kept["dual_ascent"] = dual
+        self.kept.update(vars(dual))
         self.clear_gradients()
         return dual
 
@@ -83,16 +102,27 @@ class DualAscent(Rule):
 
     def _parameterwise(self, g: list[Tensor]) -> Dual:
         """Ω_i ← max(0, Ω_i + σ·(γ − g_i)), value by value: Algorithm 1's ascent."""
-        settings, before = self.update.dual_ascent, self.memory.kept.get("dual_ascent")
+        settings, before = self.update.dual_ascent, Dual.last(self.memory)
         σ, γ, most = settings.sigma, settings.gamma, settings.omega_max or math.inf
         measured = [_in_own_units(one) for one in g] if settings.normalised else g
-        Ω = before.omega if before else [torch.zeros_like(one) for one in g]  # noqa: N806 (the paper's letter)
+        Ω = before.values if before else [torch.zeros_like(one) for one in g]  # noqa: N806 (the paper's letter)
         Ω = [(old + σ * (γ - one)).clamp(0, most) for old, one in zip(Ω, measured, strict=True)]  # noqa: N806
         return Dual(Ω, [one * weight for one, weight in zip(g, Ω, strict=True)], _lengths(g))
 
-    def account(self) -> dict[str, Any]:
+    async def exchange(self, end: PhaseEnd) -> None:
+        """Agree on the scalar form's Ω, which the active party knows; or tell it what there is to tell of Ω_i."""
+        messages = DualMessages(end)
+        if self.scalar:
+            mine = self.ascend(unlearning_loss(end.phase, end.report)) if end.is_active else None
+            self.settle(await messages.agree(mine))
+        else:
+            dual = self.settle(None)
+            audited = dual.values if self.update.dual_ascent.audit else None
+            await messages.summarise(dual.summary(), audited)
+
+    def stated_dual(self) -> dict[str, Any] | None:
         """Return what a signed statement says of Ω."""
-        dual: Dual = self.memory.kept["dual_ascent"]
+        dual = self._settled()
         if isinstance(dual.omega, float):
             return {"form": "scalar", "omega": dual.omega}
         told = {name.removeprefix("dual_"): value for name, value in dual.summary().items()}
@@ -100,12 +130,22 @@ class DualAscent(Rule):
 
     def finish(self) -> dict[str, float]:
         """Report what is known of Ω, the gradient and the push: norms only."""
-        dual: Dual = self.memory.kept["dual_ascent"]
+        dual = self._settled()
         return {
             **dual.summary(),
             "gradient_squared": sum(length**2 for length in dual.lengths),
             "parameters_squared": sum(length**2 for length in _lengths(self.parameters)),
         }
+
+    def _settled(self) -> Dual:
+        dual = Dual.last(self.memory)
+        assert dual is not None
+        return dual
+
+
+def unlearning_loss(phase: phase_pb2.Phase, report: phase_pb2.Report) -> float:
+    """Return L_u over the rows of a phase, as its reduction says."""
+    return report.loss_sum / (1 if phase.loss.reduction == phase_pb2.Loss.SUM else report.rows)
 
 
 def towards_zero(g: Tensor, parameter: Tensor) -> Tensor:
@@ -123,32 +163,27 @@ class PrimalDescent(Rule):
         settings = self.update.primal_descent
         self._stepped = True
         gradients = [_gradient(θ) for θ in self.parameters]
-        support = self._support(gradients)
         pushes, ρ = self._pushes(gradients), settings.rho
         for θ, θ_init, gradient, push in zip(
             self.parameters, initial(self.memory), gradients, pushes or gradients, strict=True
         ):
             total = gradient - push if pushes else gradient
             θ.grad = total + ρ * (θ.detach() - θ_init) if ρ else total
-        kept = self.memory.kept.setdefault("primal_descent", {})
-        chosen_step(self, settings, kept)
+        chosen_step(self, settings)
         if settings.fade:
-            fade(self.parameters, support, settings.fade)
+            fade(self.parameters, self._support(gradients), settings.fade)
         self.clear_gradients()
 
     def _support(self, gradients: list[Tensor]) -> list[Tensor]:
-        """Return Σ (∂L_r/∂θ_i)² over all substeps so far, value by value."""
-        kept = self.memory.kept
-        if "support" not in kept:
-            kept["support"] = [torch.zeros_like(one) for one in gradients]
-        support: list[Tensor] = kept["support"]
+        """Return Σ (∂L_r/∂θ_i)² over all substeps since the rule began anew, value by value."""
+        support: list[Tensor] = self.kept.setdefault("support", [torch.zeros_like(one) for one in gradients])
         for total, gradient in zip(support, gradients, strict=True):
             total.add_(gradient * gradient)
         return support
 
     def _pushes(self, gradients: list[Tensor]) -> list[Tensor]:
         """Return the push on each parameter in this substep; nothing where there is none."""
-        dual: Dual | None = self.memory.kept.get("dual_ascent")
+        dual = Dual.last(self.memory)
         match self.update.primal_descent.push:
             case phase_pb2.PrimalDescent.NONE:
                 return []
@@ -196,16 +231,16 @@ class Residual(Rule):
         return {"residual_squared": _squared(residual), "moved_squared": _squared(moved)}
 
 
-def initial(memory: Memory) -> list[Tensor]:
+def initial(memory: RuleMemory) -> list[Tensor]:
     """Return θ_init."""
     if memory.initial is None:
         raise PartyError("coordinator", "asked for a step towards the trained model before rows were dropped")
     return memory.initial
 
 
-def current_push(memory: Memory) -> list[Tensor]:
+def current_push(memory: RuleMemory) -> list[Tensor]:
     """Return the push of the last unlearning phase; none before the first."""
-    dual: Dual | None = memory.kept.get("dual_ascent")
+    dual = Dual.last(memory)
     return dual.push if dual else []
 
 

@@ -1,23 +1,41 @@
 """What every update rule has in common, and what rules remember from one phase to the next."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from torch import Tensor
 from torch.nn import Parameter
 
-from protos.fedora.v1.phase_pb2 import Update
+from party.clock import Clock
+from party.exchange import ExchangeLink
+from protos.fedora.v1.phase_pb2 import Phase, Report, Update
 
 
 @dataclass
-class Memory:
-    """What update rules keep from one phase to the next, by the rule's own name."""
+class RuleMemory:
+    """What update rules keep from one phase to the next: tensors and plain values, each under its rule's own name."""
 
-    kept: dict[str, Any] = field(default_factory=dict)
+    kept: dict[str, dict[str, Any]] = field(default_factory=dict)
     # θ_init: the trained model's parameters, from the moment its rows to forget were dropped.
     initial: list[Tensor] | None = None
+
+    def of(self, rule: str) -> dict[str, Any]:
+        """Return what a rule keeps, for it to read and to change."""
+        return self.kept.setdefault(rule, {})
+
+
+@dataclass(frozen=True)
+class PhaseEnd:
+    """What a rule may need once the last batch of its phase is done."""
+
+    phase: Phase
+    report: Report  # rows; at the active party the loss too
+    links: Sequence[ExchangeLink]  # at the active party to every passive one, else to the active one
+    is_active: bool
+    clock: Clock
+    timeout: float  # seconds for each message
 
 
 class Rule(ABC):
@@ -25,14 +43,20 @@ class Rule(ABC):
 
     # Whether the active party sends gradients at all.
     needs_gradients: ClassVar[bool] = True
-    # Whether parameters stand still while the phase runs, so that batches may overtake each other's answers.
+    # Whether parameters stay as they are while the phase runs, so that batches may overtake each other's answers.
     parameters_frozen: ClassVar[bool] = False
 
-    def __init__(self, update: Update, parameters: Iterable[Parameter], memory: Memory) -> None:
+    def __init__(self, update: Update, parameters: Iterable[Parameter], memory: RuleMemory) -> None:
         self.update, self.parameters, self.memory = update, list(parameters), memory
         self.clear_gradients()
+        self._name = update.WhichOneof("rule") or ""
         if update.fresh:
-            memory.kept.pop(update.WhichOneof("rule") or "", None)
+            memory.kept.pop(self._name, None)
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What this rule remembers."""
+        return self.memory.of(self._name)
 
     @abstractmethod
     def step(self) -> None:
@@ -48,6 +72,13 @@ class Rule(ABC):
         for parameter in self.parameters:
             parameter.grad = None
 
+    async def exchange(self, end: PhaseEnd) -> None:  # noqa: B027 (not every rule has something to exchange)
+        """Tell the other side what it must know after the last batch, and hear from it; most rules need nothing."""
+
     def finish(self) -> dict[str, float]:
-        """Act after the last batch; the figures returned go into the party's report."""
+        """Act at the end of the phase; the figures returned go into the party's report."""
         return {}
+
+    def stated_dual(self) -> dict[str, Any] | None:
+        """Return what a signed statement says of the dual variable, if this rule has changed it."""
+        return None

@@ -54,7 +54,7 @@ def _owners(settings: IncomeData) -> dict[str, list[str]]:
 
 def _part(name: str) -> "pa.Table":
     """Read one part; its values have spaces around them, `?` for missing, and in the test part labels end in a dot."""
-    content = lzma.decompress(resources.files("datasets.income").joinpath(name).read_bytes())
+    content = lzma.decompress(resources.files("fedora_vfl.datasets.income").joinpath(name).read_bytes())
     if content.startswith(b"|"):
         content = content.partition(b"\n")[2]
     names = [*PASSIVE_COLUMNS, *ACTIVE_COLUMNS, LABEL]
