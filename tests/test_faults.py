@@ -39,7 +39,7 @@ LONG = {"epochs": 100_000, "batch_size": 32}
 
 
 # Rounds that forget, for as long as a test may need.
-FORGETTING = {"steps": "paper", "rounds": 100_000, "timeout": 100_000, "delta": 0.01}
+FORGETTING = {"steps": "paper", "rounds": 100_000, "patience": 100_000, "delta": 0.01}
 
 
 class Reached(Training):

@@ -114,7 +114,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Observed:
     folder = tmp_path_factory.mktemp("operations")
     run = Observed(folder / "run")
     data = {"source": "csv", "path": str(write_people(folder / "people.csv")), "id": "person"}
-    unlearn = {"method": "fedora", "steps": "paper", "rounds": 3, "timeout": 100, "delta": 0.3}
+    unlearn = {"method": "fedora", "steps": "paper", "rounds": 3, "patience": 100, "delta": 0.3}
     job = as_job(
         {"data": data, "train": {"epochs": 5}, "forget": {"ids": ["p0001", "p0002", "p0004"]}, "unlearn": unlearn}
     )
