@@ -8,12 +8,14 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from coordinator.blame import all_done
 from coordinator.cost import CostModel
+from coordinator.history import PhaseRecord, record
 from coordinator.ledger import Ledger
 from coordinator.methods import Method, PhaseOutcome, R, Rollback
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.roster import Connection
-from fedora_vfl.errors import DataError, FedoraError, PartyError, from_failure
+from fedora_vfl.errors import DataError, FedoraError, PartyError, SettingsError, from_failure
 from fedora_vfl.process import logs
 from fedora_vfl.settings.federation import Federation
 from fedora_vfl.wire.protocol import COORDINATOR
@@ -40,9 +42,8 @@ from protos.fedora.v1.control_pb2 import (
     Statement,
 )
 from protos.fedora.v1.control_pb2 import Rollback as RollbackMessage
-from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.meter_pb2 import Reading
-from protos.fedora.v1.phase_pb2 import Correction, Phase, PrimalDescent, Report, Samples, Update
+from protos.fedora.v1.phase_pb2 import Phase, Samples
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +51,6 @@ Tell = Callable[[Event], Awaitable[None]]
 
 # What one party waits for at another is bounded there; the coordinator, which waits for both, lets it speak first.
 GRACE_SECONDS = 2.0
-# A broken connection is often the echo of something that another party can explain; so long is listened for it.
-ECHO_SECONDS = 1.0
 
 
 class Engine:
@@ -71,7 +70,7 @@ class Engine:
         self._cost: CostModel | None = None
         self.predicted: dict[str, int] = {}  # bytes by name of phase
         self.seconds: dict[str, float] = {}  # by name of phase
-        self.history: list[dict[str, Any]] = []
+        self.history: list[PhaseRecord] = []
         self._heard: dict[str, float] = {}  # when each party last sent something
         self.privacy: dict[str, dict[str, Any]] = {}  # by party: what its noise amounts to
         self.identity = ""  # of the training that made the current model
@@ -143,6 +142,7 @@ class Engine:
 
     async def perform(self, method: Method[R], *, rounds: int = 1) -> R:
         """Run a method's phases one after the other, handing it each one's outcome; return what it returns."""
+        outcome: PhaseOutcome | None = None
         try:
             phase = next(method)
             while True:
@@ -150,6 +150,8 @@ class Engine:
                     await self._rollback(phase.checkpoints)
                 else:
                     outcome = await self._run(phase, rounds)
+                if outcome is None:
+                    raise SettingsError("the method asks for a rollback before its first phase")
                 phase = method.send(outcome)
         except StopIteration as stop:
             value: R = stop.value
@@ -197,11 +199,13 @@ class Engine:
     async def _rollback(self, checkpoints: int) -> None:
         """Have every party undo all since a phase with a mark."""
         message = FromCoordinator(rollback=RollbackMessage(checkpoints=checkpoints))
+        if not 0 < checkpoints <= len(self._checkpoints):
+            kept = len(self._checkpoints)
+            raise SettingsError(f"the method asks to go back {checkpoints} checkpoints where {kept} are kept")
         await self._ask(message, "rolled_back", timeout=self._timeout)
         place, self.identity = self._checkpoints[-checkpoints]
         del self._checkpoints[-checkpoints:]
-        for entry in self.history[place:]:
-            entry["rolled_back"] = True
+        self.history[place:] = [one.undone() for one in self.history[place:]]
 
     async def _run(self, phase: Phase, rounds: int) -> PhaseOutcome:
         """Run one phase at every party."""
@@ -237,7 +241,7 @@ class Engine:
         if phase.update.WhichOneof("rule") != "observe":
             told = (self.identity, phase.SerializeToString(deterministic=True).hex(), outcome.loss)
             self.identity = hashlib.sha256(repr(told).encode()).hexdigest()
-        self.history.append(_entry(phase, outcome, reports))
+        self.history.append(record(phase, outcome, reports))
         self._metrics.phase_finished(phase, self.history[-1])
         finished = PhaseFinished(
             name=phase.name,
@@ -271,7 +275,7 @@ class Engine:
             if one.name in messages
         }
         try:
-            await _all_done(tasks, lag, self._heard)
+            await all_done(tasks, lag, self._heard)
             return {name: task.result() for task, name in tasks.items()}
         finally:
             for task in tasks:
@@ -296,23 +300,6 @@ class Engine:
                     raise PartyError(connection.name, f"answered with {other} where {answer} was due")
 
 
-def _entry(phase: Phase, outcome: PhaseOutcome, reports: dict[str, Report]) -> dict[str, Any]:
-    """Return what result.json says of a phase."""
-    return {
-        "phase": phase.name,
-        "round": phase.round,
-        "rows": outcome.rows,
-        "loss": outcome.loss if outcome.rows else None,
-        "accuracy": outcome.accuracy if outcome.rows else None,
-        "change": outcome.change,
-        "step_size": _step_size(phase.update),
-        "seconds": outcome.seconds,
-        "compute_seconds": {name: report.compute_seconds for name, report in reports.items()},
-        "wait_seconds": {name: report.wait_seconds for name, report in reports.items()},
-        "figures": outcome.figures,
-    }
-
-
 def _privacy(told: Privacy) -> dict[str, Any]:
     """Return what result.json says of a party's noise; an ε of null has no bound."""
     bounded = {
@@ -328,31 +315,6 @@ def _privacy(told: Privacy) -> dict[str, Any]:
     }
 
 
-def _step_size(update: Update) -> float | None:
-    """Return the rate of a phase's steps: a learning rate, σ of a dual ascent, τ of a primal descent."""
-    match update.WhichOneof("rule"):
-        case "sgd":
-            return update.sgd.lr
-        case "adam":
-            return update.adam.lr
-        case "ascent":
-            return update.ascent.lr
-        case "shift":
-            return update.shift.by
-        case "dual_ascent":
-            return update.dual_ascent.sigma
-        case "correction":
-            return _learning_rate(update.correction)
-        case "primal_descent":
-            return _learning_rate(update.primal_descent)
-        case _:
-            return None
-
-
-def _learning_rate(rule: PrimalDescent | Correction) -> float:
-    return rule.adam.lr if rule.WhichOneof("step") == "adam" else rule.sgd.lr
-
-
 Answer = TypeVar("Answer", Accepted, Dropped, Restarted)
 
 
@@ -363,45 +325,3 @@ def _agreed(answers: dict[str, Answer]) -> Answer:
         if other != told:
             raise PartyError(name, f"answered {other} where {first} answered {told}".replace("\n", " "))
     return told
-
-
-async def _all_done(tasks: dict[asyncio.Task[FromParty], str], lag: float | None, heard: dict[str, float]) -> None:
-    """Wait until all tasks have succeeded, or raise the error that explains most."""
-    pending = set(tasks)
-    answered = None
-    while pending:
-        timeout = lag if answered else None
-        done, pending = await asyncio.wait(pending, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if any(task.exception() for task in done):
-            if pending:
-                await asyncio.wait(pending, timeout=ECHO_SECONDS)
-            raise _best_reason({name: _error(task) for task, name in tasks.items()})
-        answered = answered or (time.monotonic() if done else None)
-        for task in pending:
-            name = tasks[task]
-            if lag and answered and time.monotonic() - max(answered, heard.get(name, 0.0)) >= lag:
-                raise PartyError(name, f"did not report within {lag:g} s of the first party that did", Failure.SILENT)
-
-
-def _error(task: asyncio.Task[FromParty]) -> BaseException | None:
-    return task.exception() if task.done() and not task.cancelled() else None
-
-
-def _best_reason(errors: dict[str, BaseException | None]) -> BaseException:
-    """Choose among the errors by party that reported or lost it.
-
-    A reason counts more than a silence or a broken connection. Among those, whoever reports is alive: what others hold
-    against it is an echo of what it waits for itself. A silence counts more than a broken connection. Last, the active
-    party knows best: it waits for each passive one, and each of them for it alone.
-    """
-    found = {reporter: error for reporter, error in errors.items() if error}
-    places = list(found)  # the active party's is last
-
-    def order(reporter: str) -> tuple[bool, bool, bool, int]:
-        error = found[reporter]
-        if not isinstance(error, PartyError) or error.kind not in (Failure.SILENT, Failure.LOST):
-            return False, False, False, 0
-        echo = error.culprit in found and error.culprit != reporter
-        return True, echo, error.kind == Failure.LOST, -places.index(reporter)
-
-    return found[min(found, key=order)]

@@ -16,6 +16,7 @@ from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.proof import proof
 from coordinator.methods.registry import METHODS, Unlearn
 from coordinator.methods.training import training
+from coordinator.phases import VALIDATION
 from coordinator.result import ModelRecord, result
 from coordinator.train import Train
 from fedora_vfl.certificates.making import certificate
@@ -26,6 +27,7 @@ from fedora_vfl.settings.files import parse
 from fedora_vfl.settings.model import MODEL_NAME
 from fedora_vfl.signing import SigningKey
 from protos.fedora.v1.control_pb2 import Classes, Ids, Ready, Request, Result, Setup, Statement
+from protos.fedora.v1.phase_pb2 import Samples
 
 Say = Callable[[str], Awaitable[None]]
 
@@ -122,6 +124,9 @@ class JobRunner:
         else:
             test = await engine.perform(evaluation(batch_size=job.evaluate.batch_size))
             figures = {"test_accuracy": test.accuracy, "test_loss": test.loss}
+            if engine.rows[Samples.VALIDATION]:
+                looks = evaluation(batch_size=job.evaluate.batch_size, name="validation", over=VALIDATION)
+                figures["validation_accuracy"] = (await engine.perform(looks)).accuracy
             self._models[ORIGINAL] = ModelRecord(["train"], figures, await self._save(job.train.save))
 
     async def _save(self, name: str) -> dict[str, str]:
@@ -172,7 +177,7 @@ class JobRunner:
             await engine.restart(seed=task.seed)
         before = len(engine.history)
         ending = await engine.perform(entry.run(task, settings), rounds=settings.most_rounds(self._training))
-        phases = list(dict.fromkeys(entry["phase"] for entry in engine.history[before:]))
+        phases = list(dict.fromkeys(one.phase for one in engine.history[before:]))
         taken = {phase for made in self._models.values() for phase in made.phases} & set(phases)
         if taken:
             # Their bytes and seconds could not be told apart.

@@ -1,9 +1,9 @@
 """What the coordinator's operator can see of the federation's work: rounds, losses, step sizes, how jobs end."""
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
+from coordinator.history import PhaseRecord
 from fedora_vfl.process.metrics import Figure
 from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.phase_pb2 import Phase
@@ -66,22 +66,22 @@ class CoordinatorMetrics:
         """Note which round is under way."""
         self._now["round"][(phase.name,)] = phase.round
 
-    def phase_finished(self, phase: Phase, entry: Mapping[str, Any]) -> None:
+    def phase_finished(self, phase: Phase, record: PhaseRecord) -> None:
         """Take over what result.json says of a phase."""
         label = (phase.name,)
         self._finished[label] = self._finished.get(label, 0) + 1
-        self._seconds[label] = self._seconds.get(label, 0.0) + entry["seconds"]
-        for name in ("loss", "accuracy", "change"):
-            if entry[name] is not None and math.isfinite(entry[name]):
-                self._now[name][label] = entry[name]
+        self._seconds[label] = self._seconds.get(label, 0.0) + record.seconds
+        for name, value in (("loss", record.loss), ("accuracy", record.accuracy), ("change", record.change)):
+            if value is not None and math.isfinite(value):
+                self._now[name][label] = value
             else:
                 self._now[name].pop(label, None)
-        if entry["step_size"] == 0:
+        if record.step_size == 0:
             return  # it only looked, as for a certificate: dual variables are what they were
-        if entry["step_size"] is not None:
+        if record.step_size is not None:
             rate = RATES.get(phase.update.WhichOneof("rule") or "", LEARNING_RATE)
-            self._now["step_size"][phase.name, rate] = entry["step_size"]
-        for party, figures in entry["figures"].items():
+            self._now["step_size"][phase.name, rate] = record.step_size
+        for party, figures in record.figures.items():
             for name in ("dual_norm", "dual_largest"):
                 if name in figures:
                     self._now[name][(party,)] = figures[name]

@@ -23,6 +23,7 @@ from protos.fedora.v1.phase_pb2 import Samples
 FIGURES = (
     "test_accuracy",
     "test_loss",
+    "validation_accuracy",
     "forget_accuracy",
     "remaining_accuracy",
     "mia_asr",
@@ -81,7 +82,7 @@ def result(
     return {
         **measured,
         **_forgetting(job, measured, models, engine, ending, moved),
-        "rounds": engine.history,
+        "rounds": [one.to_json() for one in engine.history],
         "bytes": ledger.summary(),
         "seconds": seconds,
         "rows": {"train": common.train, "validation": common.validation, "test": common.test},

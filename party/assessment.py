@@ -58,6 +58,8 @@ class Assessor:
             if len(forgotten):
                 found["forgotten_classes_accuracy"] = test.of(gone).accuracy()
                 found["all_classes_accuracy"] = test.accuracy()
+        if Samples.VALIDATION in recorded:
+            found["validation_accuracy"] = self._predictions(recorded, Samples.VALIDATION).accuracy()
         if Samples.REMAINING in recorded:
             found["remaining_accuracy"] = self._predictions(recorded, Samples.REMAINING).accuracy()
         if Samples.PROBE in recorded:

@@ -52,10 +52,10 @@ def install(how: str) -> None:
             setattr(kind, name, saving(getattr(kind, name), and_read=how == "round-trip"))
     prepare = Role.prepare
 
-    async def prepare_and_read(role: Role) -> Ready:
-        ready = await prepare(role)
-        if how == "resume" and state_file(role).exists():
-            read_state(role)
+    async def prepare_and_read(self: Role) -> Ready:
+        ready = await prepare(self)
+        if how == "resume" and state_file(self).exists():
+            read_state(self)
         return ready
 
     Role.prepare = prepare_and_read  # type: ignore[method-assign]

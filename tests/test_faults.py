@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
-from coordinator.engine import _best_reason
+from coordinator.blame import best_reason
 from fedora_vfl.cluster.local import LocalCluster, free_address
 from fedora_vfl.cluster.preparation import prepare
 from fedora_vfl.cluster.runs import run_on
@@ -377,6 +377,6 @@ def test_the_party_that_everybody_waits_for_is_named_not_the_one_that_waits_for_
         "passive-2": PartyError("active", "sent nothing for 5 s", Failure.SILENT),
         "active": PartyError("passive-1", "sent nothing for 5 s", Failure.SILENT),
     }
-    assert str(_best_reason({**waits})) == "passive-1 sent nothing for 5 s"
+    assert str(best_reason({**waits})) == "passive-1 sent nothing for 5 s"
     del waits["passive-2"]
-    assert str(_best_reason({**waits})) == "passive-1 sent nothing for 5 s"
+    assert str(best_reason({**waits})) == "passive-1 sent nothing for 5 s"

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import Parameter, functional
 
 from coordinator.methods import PhaseOutcome, Rollback, UnlearningTask, self_scaling
-from coordinator.methods.fedora import Problem
 from coordinator.methods.fedora_settings import Fedora
+from coordinator.methods.primal_dual import Problem
 from coordinator.methods.step_sizes import StepSizes
 from coordinator.train import Train
 from fedora_vfl.errors import PartyError, SettingsError

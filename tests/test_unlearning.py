@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file
 
 from coordinator.methods import UnlearningTask, self_scaling
-from coordinator.methods.fedora import Problem
 from coordinator.methods.fedora_settings import Fedora
+from coordinator.methods.primal_dual import Problem
 from coordinator.result import FIGURES
 from fedora_vfl.certificates.verification import Evidence, examine
 from fedora_vfl.cluster.preparation import prepare

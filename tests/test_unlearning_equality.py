@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from coordinator.methods import UnlearningTask, fedora, self_scaling
-from coordinator.methods.fedora import Problem
+from coordinator.methods import UnlearningTask, paper_steps, self_scaling
 from coordinator.methods.fedora_settings import Fedora
+from coordinator.methods.primal_dual import Problem
 from fedora_vfl.sampling.seeds import derive
 from party.request import resolve
 from protos.fedora.v1.control_pb2 import Request
@@ -83,7 +83,7 @@ def test_distributed_unlearning_equals_one_process(name: str, tmp_path: Path) ->
         seed=derive(job.seed, "unlearn"),
     )
     problem = Problem(job.unlearn, case)
-    method = fedora.paper if job.unlearn.steps == "paper" else self_scaling.auto
+    method = paper_steps.paper if job.unlearn.steps == "paper" else self_scaling.auto
     ending = unlearning.perform(method(problem))
 
     assert result["unlearning"] == {

@@ -2,11 +2,11 @@
 
 from coordinator.methods import (
     confidence_matrix,
+    fedora,
     gradient_ascent,
     inverse_contribution,
     nothing,
     retraining,
-    self_scaling,
 )
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.registry import METHODS, MethodSettings
@@ -16,9 +16,9 @@ __all__ = [
     "Fedora",
     "MethodSettings",
     "confidence_matrix",
+    "fedora",
     "gradient_ascent",
     "inverse_contribution",
     "nothing",
     "retraining",
-    "self_scaling",
 ]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from coordinator.methods import Method, PhaseOutcome
-from coordinator.phases import FORGET, PROBE, RECORD, REMAINING, TEST, look, share
+from coordinator.phases import FORGET, PROBE, RECORD, REMAINING, TEST, VALIDATION, look, share
 from fedora_vfl.sampling.seeds import derive
 from protos.fedora.v1.phase_pb2 import Samples
 
@@ -14,9 +14,9 @@ def evaluation(*, batch_size: int, name: str = "test", over: Samples = TEST) -> 
 
 
 def observation(round: int, *, rows: Mapping["Samples.Set", int], batch_size: int, seed: int) -> Method[None]:
-    """Have the active party record predictions of test rows, rows to forget, as many others, and triggered rows."""
+    """Have the active party record predictions of held-out rows, rows to forget, as many others, and triggered rows."""
     members = share(REMAINING, min(1.0, rows[Samples.TEST] / rows[Samples.REMAINING]))
-    sets = {"test": TEST, "forgotten": FORGET, "members": members, "probe": PROBE}
+    sets = {"test": TEST, "validation": VALIDATION, "forgotten": FORGET, "members": members, "probe": PROBE}
     for name, over in sets.items():
         if rows.get(over.set):
             draw = derive(seed, name)

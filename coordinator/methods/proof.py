@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from coordinator.methods import Method, UnlearningTask
-from coordinator.methods.fedora import Problem
 from coordinator.methods.fedora_settings import Fedora
+from coordinator.methods.primal_dual import Problem
 from coordinator.methods.registry import Unlearn
 from coordinator.phases import REMAINING, look, share
 from fedora_vfl.sampling.seeds import derive

@@ -8,10 +8,9 @@ dual step against the range of L_u, the primal step against the training's own r
 import math
 from dataclasses import dataclass
 
-from coordinator.methods import Method, MethodResult, Rollback, UnlearningTask
-from coordinator.methods.fedora import RECOVERY, Problem, paper
-from coordinator.methods.fedora_settings import Fedora, Scales
-from coordinator.methods.registry import method
+from coordinator.methods import Method, MethodResult, Rollback
+from coordinator.methods.fedora_settings import Scales
+from coordinator.methods.primal_dual import RECOVERY, Problem
 from protos.fedora.v1.phase_pb2 import Adam, PrimalDescent
 
 LEAST_ROWS = 16  # in any draw
@@ -38,13 +37,6 @@ class Pace:
     forget: int  # rows of D_u a round
     remaining: int  # rows of D_r a round
     batch_size: int
-
-
-@method("fedora", Fedora)
-def fedora(task: UnlearningTask, settings: Fedora) -> Method[MethodResult]:
-    """Forget by rounds that set their own scales, or by the paper's."""
-    problem = Problem(settings, task)
-    return paper(problem) if settings.steps == "paper" else auto(problem)
 
 
 def auto(problem: Problem) -> Method[MethodResult]:

@@ -8,13 +8,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
-from coordinator.methods.fedora import RECOVERY, REMAINING_PHASE, UNLEARNING
+from coordinator.methods.primal_dual import RECOVERY, REMAINING_PHASE, UNLEARNING
 from coordinator.methods.proof import NAME as CERTIFICATE
 from protos.fedora.v1.control_pb2 import Event, PhaseFinished, PhaseStarted
 
 MEASURING = "measuring"
 # Phases that a reader takes for one stage of the job. Any other phase is a stage of its own.
-STAGES = {REMAINING_PHASE: UNLEARNING, **dict.fromkeys(("test", "forgotten", "members", "probe"), MEASURING)}
+STAGES = {
+    REMAINING_PHASE: UNLEARNING,
+    **dict.fromkeys(("test", "validation", "forgotten", "members", "probe"), MEASURING),
+}
 
 # A stage is told in about this many lines, its last round always; in a terminal only the open-ended ones are.
 LINES = {UNLEARNING: 12, RECOVERY: 4}
@@ -160,7 +163,7 @@ def _figures(finished: PhaseFinished) -> dict[str, str]:
             return {"remaining accuracy": f"{finished.accuracy:.1%}"}
         case "test":
             return {"test loss": f"{finished.loss:.4f}", "accuracy": f"{finished.accuracy:.2%}"}
-        case "forgotten" | "members" | "probe":
+        case "validation" | "forgotten" | "members" | "probe":
             return {}  # their figures come with the report, where they can be compared
         case "certificate":
             return {"L_u": f"{finished.loss:.3f}"} if finished.HasField("dual") else {}

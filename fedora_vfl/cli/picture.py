@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coordinator.methods import UnlearningTask
-from coordinator.methods.fedora import RECOVERY, REMAINING_PHASE, UNLEARNING, Problem
 from coordinator.methods.fedora_settings import Fedora
+from coordinator.methods.primal_dual import RECOVERY, REMAINING_PHASE, UNLEARNING, Problem
 from coordinator.methods.proof import NAME as CERTIFICATE
 from coordinator.train import Train
 

@@ -1,0 +1,78 @@
+"""What has happened in a job, phase by phase."""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from coordinator.methods import PhaseOutcome
+from protos.fedora.v1.phase_pb2 import Correction, Phase, PrimalDescent, Report, Update
+
+
+@dataclass(frozen=True)
+class PhaseRecord:
+    """A phase that all parties have run. The names are those of `rounds` in result.json."""
+
+    phase: str
+    round: int
+    rows: int
+    loss: float | None  # none over no rows
+    accuracy: float | None
+    change: float  # ‖Θ_after − Θ_before‖
+    step_size: float | None
+    seconds: float
+    compute_seconds: dict[str, float]  # by party
+    wait_seconds: dict[str, float]
+    figures: dict[str, dict[str, float]]  # by party: what its update rule reports
+    rolled_back: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as result.json has it: that a phase was rolled back is said only where it was."""
+        content = asdict(self)
+        if not self.rolled_back:
+            del content["rolled_back"]
+        return content
+
+    def undone(self) -> "PhaseRecord":
+        """Return the record of the same phase once it was rolled back."""
+        return replace(self, rolled_back=True)
+
+
+def record(phase: Phase, outcome: PhaseOutcome, reports: dict[str, Report]) -> PhaseRecord:
+    """Return what there is to say of a phase that has run."""
+    return PhaseRecord(
+        phase=phase.name,
+        round=phase.round,
+        rows=outcome.rows,
+        loss=outcome.loss if outcome.rows else None,
+        accuracy=outcome.accuracy if outcome.rows else None,
+        change=outcome.change,
+        step_size=_step_size(phase.update),
+        seconds=outcome.seconds,
+        compute_seconds={name: report.compute_seconds for name, report in reports.items()},
+        wait_seconds={name: report.wait_seconds for name, report in reports.items()},
+        figures=outcome.figures,
+    )
+
+
+def _step_size(update: Update) -> float | None:
+    """Return the rate of a phase's steps: a learning rate, σ of a dual ascent, τ of a primal descent."""
+    match update.WhichOneof("rule"):
+        case "sgd":
+            return update.sgd.lr
+        case "adam":
+            return update.adam.lr
+        case "ascent":
+            return update.ascent.lr
+        case "shift":
+            return update.shift.by
+        case "dual_ascent":
+            return update.dual_ascent.sigma
+        case "correction":
+            return _learning_rate(update.correction)
+        case "primal_descent":
+            return _learning_rate(update.primal_descent)
+        case _:
+            return None
+
+
+def _learning_rate(rule: PrimalDescent | Correction) -> float:
+    return rule.adam.lr if rule.WhichOneof("step") == "adam" else rule.sgd.lr
