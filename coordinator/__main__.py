@@ -18,12 +18,7 @@ def main() -> int:
     )
     parser.add_argument("--listen", metavar="HOST:PORT", help="listen here instead of at the federation's address")
     parser.add_argument(
-        "--method",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE.py",
-        help="a file with an unlearning method of one's own, which is run; repeatable (docs/own-method.md)",
+        "--method", dest="plugin", type=Path, action="append", metavar="FILE.py", help="another name of --plugin"
     )
     parser.add_argument("--certificates", type=Path, metavar="DIR", help="the coordinator's folder of certificates")
     options = parser.parse_args()
@@ -31,7 +26,7 @@ def main() -> int:
     set_member(COORDINATOR)
     from coordinator.serving import serve  # after `begin`, which says how gRPC is to speak
 
-    work = serve(options.config, options.listen, options.method, options.certificates, options.metrics)
+    work = serve(options.config, options.listen, options.plugin, options.certificates, options.metrics)
     return run_until_done(work, ends_within=ENDS_WITHIN_SECONDS)
 
 

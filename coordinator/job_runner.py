@@ -112,7 +112,7 @@ class JobRunner:
             passive=tuple(self._federation.passive),
         )
         for settings in (job.unlearn, *job.compare):
-            METHODS[settings.method].run(task, settings).close()  # refuses what it cannot do
+            METHODS.get(settings.method).run(task, settings).close()  # refuses what it cannot do
         return task
 
     async def _train(self) -> None:
@@ -164,14 +164,14 @@ class JobRunner:
             forgotten = replace(forgotten, moved=proven.moved_squared, statements=statements)
         names = job.compared()
         for settings in job.compare:
-            if not METHODS[settings.method].fresh:
+            if not METHODS.get(settings.method).fresh:
                 await engine.restart(load=job.train.save)
             await self._unlearn(settings.method, task, settings, saved_as=names[settings.method])
         return forgotten
 
     async def _unlearn(self, name: str, task: UnlearningTask, settings: Unlearn, *, saved_as: str) -> MethodResult:
         """Run one method, from the current model or from fresh parameters, and measure what it comes to."""
-        engine, entry = self._engine, METHODS[settings.method]
+        engine, entry = self._engine, METHODS.get(settings.method)
         if entry.fresh:
             task = replace(task, seed=derive(self._job.seed, settings.method))
             await engine.restart(seed=task.seed)

@@ -9,12 +9,12 @@ from typing import Any
 import grpc
 
 from coordinator.jobs import SUBMIT, Jobs
-from coordinator.methods.registry import load_method
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.roster import JOIN, Roster
 from fedora_vfl.process.health import Health
 from fedora_vfl.process.metrics import CertificateMetrics, Source, TrafficMetrics, served
 from fedora_vfl.settings.federation import load_federation
+from fedora_vfl.settings.plugins import load_plugin
 from fedora_vfl.signing import SigningKey
 from fedora_vfl.wire.addresses import check_address
 from fedora_vfl.wire.channels import listen
@@ -30,11 +30,19 @@ LAST_CALLS_SECONDS = 1.0
 
 
 async def serve(
-    config: Path, listen_at: str | None, methods: Sequence[Path], certificates: Path | None, metrics: str | None
+    config: Path, listen_at: str | None, plugins: Sequence[Path], certificates: Path | None, metrics: str | None
 ) -> None:
-    """Let parties join and users submit jobs, until stopped."""
-    for path in methods:
-        load_method(path)
+    """Let parties join and users submit jobs, until stopped.
+
+    Args:
+        config: The federation file.
+        listen_at: Where to listen, if not at the federation's address.
+        plugins: Python files that are run first.
+        certificates: The coordinator's folder of certificates, if it has one.
+        metrics: Where figures for Prometheus are served, if anywhere.
+    """
+    for path in plugins:
+        load_plugin(path)
     if listen_at:
         check_address(listen_at, option="--listen")
     federation = load_federation(config)

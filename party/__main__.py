@@ -1,18 +1,27 @@
 """A party's process: python -m party --config PARTY.yaml"""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from fedora_vfl.process.lifecycle import ENDS_WITHIN_SECONDS, begin, command_line, run_until_done
 from fedora_vfl.process.logs import set_member
 
 
-async def live(config: Path, metrics: str | None, alive: Path | None) -> None:
-    """Load what the party needs and take part until stopped."""
+async def live(config: Path, plugins: Sequence[Path], metrics: str | None, alive: Path | None) -> None:
+    """Load what the party needs and take part until stopped.
+
+    Args:
+        config: The party file.
+        plugins: Python files that are run first: the party's operator names them, never a job.
+        metrics: Where figures for Prometheus are served, if anywhere.
+        alive: The file that is touched while all is well, if any.
+    """
     # Imported here: they bring torch, which takes seconds, and --help should not.
     import torch
 
     from fedora_vfl.process.metrics import served
+    from fedora_vfl.settings.plugins import load_plugin
     from party.alive import kept_alive
     from party.device import device_for
     from party.process import PartyProcess
@@ -22,6 +31,8 @@ async def live(config: Path, metrics: str | None, alive: Path | None) -> None:
     set_member(settings.name)
     if settings.threads:
         torch.set_num_threads(settings.threads)
+    for path in plugins:
+        load_plugin(path)
     device_for(settings.device, origin=str(config))  # said now, not when the first job comes
     member = PartyProcess(settings, federation)
     role = federation.role(settings.name)
@@ -46,7 +57,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     begin(options)
-    work = live(options.config, options.metrics, options.alive_file)
+    work = live(options.config, options.plugin, options.metrics, options.alive_file)
     return run_until_done(work, ends_within=ENDS_WITHIN_SECONDS)
 
 

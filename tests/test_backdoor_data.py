@@ -12,9 +12,10 @@ import pyarrow.parquet
 import pytest
 from numpy.typing import NDArray
 
+from fedora_vfl.datasets.catalogue import DataSource
 from fedora_vfl.datasets.chance import Gaussian
 from fedora_vfl.datasets.cutting import Cut, cut
-from fedora_vfl.datasets.settings import Backdoor, DataSource
+from fedora_vfl.datasets.settings import Backdoor
 from fedora_vfl.errors import DataError, FedoraError, PartyError, SettingsError
 from fedora_vfl.settings.files import Settings, check, parse
 from party.alignment import PlainComparison

@@ -91,12 +91,16 @@ def test_a_run_from_a_job_file_writes_what_it_prints(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("job", "code", "said"),
     [
-        ({"data": {"source": "incom"}}, 2, "data: `source` should be one of income, digits, npz, csv, parquet, files"),
+        (
+            {"data": {"source": "incom"}},
+            2,
+            "data: `source` should be one of cifar10, cifar100, csv, digits",
+        ),
         ({}, 2, "data: is missing"),
         ({"data": {"source": "income", "parties": 33}}, 2, "data.parties: should be less than or equal to 32"),
         ({"data": {"source": "income"}, "trian": {}}, 2, "trian: unknown setting; did you mean `train`?"),
         ({"data": {"source": "income"}, "train": {"lr": "fast"}}, 2, "train.lr: should be a valid number"),
-        ({"data": {"source": "income"}, "model": {"bottom": "vit"}}, 2, "no bottom model 'vit'; choose from"),
+        ({"data": {"source": "income"}, "model": {"bottom": "vit"}}, 2, "no bottom model 'vit'; allowed: "),
         ({"data": {"source": "income"}, "model": {"hiden": [3]}}, 2, "hiden: unknown setting; did you mean `hidden`?"),
         ({"data": {"source": "npz", "path": "nowhere.npz"}}, 3, "nowhere.npz"),
         ({"data": {"source": "csv", "path": "people.csv", "label": "outcome"}}, 3, "outcome"),

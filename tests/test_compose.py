@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from coordinator.job import Job
 from deploy.compose import MARK, MOST, extend, override, start_command
 from fedora_vfl.datasets.cutting import cut
-from fedora_vfl.datasets.settings import IncomeData
+from fedora_vfl.datasets.income.loading import IncomeData
 from fedora_vfl.errors import SettingsError
 from fedora_vfl.settings.federation import load_federation
 from fedora_vfl.settings.files import check, load

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from fedora_vfl.datasets.catalogue import DataSource
 from fedora_vfl.datasets.chance import permutation
 from fedora_vfl.datasets.cutting import DataFile, cut
-from fedora_vfl.datasets.settings import DataSource, party_names
+from fedora_vfl.datasets.settings import party_names
 from fedora_vfl.errors import DataError, FedoraError, SettingsError
 from fedora_vfl.settings.files import Settings, check
 from party.data.reading import read

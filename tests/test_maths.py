@@ -557,7 +557,7 @@ def test_different_purposes_get_different_seeds() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "sentence"),
     [
-        ("cnm", {}, "model: bottom: there is no bottom model 'cnm'; choose from cnn, mlp"),
+        ("cnm", {}, "model: bottom: there is no bottom model 'cnm'; allowed: cnn, densenet121, mlp"),
         (
             "cnn",
             {"chanels": [4]},

@@ -27,7 +27,7 @@ from fedora_vfl.bench.paper.sources import Source, find
 from fedora_vfl.bench.paper.store import Store, locked
 from fedora_vfl.bench.paper.sweep import failed
 from fedora_vfl.bench.paper.trimming import trim
-from fedora_vfl.datasets.settings import DataSource
+from fedora_vfl.datasets.catalogue import DataSource
 from fedora_vfl.errors import DataError, SettingsError
 from fedora_vfl.settings.files import check
 from party import models

@@ -15,7 +15,8 @@ from pydantic import BaseModel
 from coordinator.job import Job
 from coordinator.serving import serve
 from coordinator.train import Train
-from fedora_vfl.datasets.settings import SOURCES, DataSource, IncomeData
+from fedora_vfl.datasets.catalogue import SOURCES, DataSource
+from fedora_vfl.datasets.income.loading import IncomeData
 from fedora_vfl.errors import SettingsError
 from fedora_vfl.settings.federation import Federation, load_federation
 from fedora_vfl.settings.files import Settings, load, parse
@@ -287,7 +288,7 @@ def test_values_that_yaml_stumbles_over_are_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["data: {}", "data: {source: mnist}", "data: 3", "data: [npz]", "data: {source: 5}"])
 def test_a_data_section_without_a_known_source_is_refused_with_the_list(text: str) -> None:
     (sentence,) = refusal(text, DataSection)
-    assert sentence.startswith(f"job.yaml: data: `source` should be one of {', '.join(SOURCES)}")
+    assert sentence.startswith(f"job.yaml: data: `source` should be one of {', '.join(SOURCES.names)}")
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,16 @@
 """Methods by name: what a job may say of each, and the generator of phases that it is."""
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PositiveInt, SerializeAsAny
 
 from coordinator.methods import Method, MethodResult, UnlearningTask
 from coordinator.train import Train
-from fedora_vfl.errors import SettingsError
 from fedora_vfl.settings.files import Chosen, Settings
 from fedora_vfl.settings.model import ModelName
+from fedora_vfl.settings.registry import Registry
 
 
 class Unlearn(Settings):
@@ -39,42 +37,23 @@ class RegisteredMethod:
 Run = Callable[[UnlearningTask, Any], Method[MethodResult]]
 
 DEFAULT = "fedora"
-METHODS: dict[str, RegisteredMethod] = {}
+METHODS: Registry[RegisteredMethod] = Registry("method")
 
 
 def method(name: str, settings: type[Unlearn], *, fresh: bool = False) -> Callable[[Run], Run]:
     """Make a generator of phases known to jobs by this name."""
 
     def enter(run: Run) -> Run:
-        METHODS[name] = RegisteredMethod(settings, run, fresh)
+        METHODS.register(name)(RegisteredMethod(settings, run, fresh))
         return run
 
     return enter
 
 
-def load_method(path: Path) -> None:
-    """Make the methods of a Python file known. The file is run: its owner must be trusted as the software itself is."""
-    before = dict(METHODS)
-    try:
-        spec = importlib.util.spec_from_file_location(f"method_{path.stem}", path)
-        assert spec is not None and spec.loader is not None
-        spec.loader.exec_module(importlib.util.module_from_spec(spec))
-    except (OSError, AssertionError):
-        raise SettingsError(f"{path}: cannot be read as a Python file with a method") from None
-    except Exception as error:
-        raise SettingsError(f"{path}: fails when it is loaded: {type(error).__name__}: {error}") from None
-    if before == METHODS:
-        raise SettingsError(f"{path}: makes no method known; it should use @method, see docs/own-method.md")
-    replaced = [name for name, entry in before.items() if METHODS[name] is not entry]
-    if replaced:
-        METHODS.update(before)
-        raise SettingsError(f"{path}: names its method {replaced[0]!r}, which there is already")
-
-
 def settings_class(content: Any) -> type[Unlearn]:
     """Return the class of settings that a section wants by its `method`."""
     name = content.get("method", DEFAULT) if isinstance(content, dict) else DEFAULT
-    return METHODS[name].settings if isinstance(name, str) and name in METHODS else Unlearn
+    return METHODS.get(name).settings if name in METHODS else Unlearn
 
 
 def _read(content: Any) -> Any:
@@ -86,9 +65,7 @@ def _read(content: Any) -> Any:
     if not isinstance(content, dict):
         raise ValueError("should be a method's name or its settings")
     name = content.get("method", DEFAULT)
-    if name not in METHODS:
-        raise ValueError(f"there is no method {name!r}; allowed: {', '.join(METHODS)}")
-    return METHODS[name].settings.model_validate({**content, "method": name})
+    return METHODS.get(name).settings.model_validate({**content, "method": name})
 
 
 MethodSettings = Annotated[SerializeAsAny[Unlearn], BeforeValidator(_read), Chosen(settings_class)]

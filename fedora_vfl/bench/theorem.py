@@ -23,7 +23,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedora_vfl.datasets.cutting import cut
-from fedora_vfl.datasets.settings import ACTIVE, IncomeData
+from fedora_vfl.datasets.income.loading import IncomeData
+from fedora_vfl.datasets.settings import ACTIVE
 from fedora_vfl.sampling.seeds import derive
 from fedora_vfl.settings.files import check
 from party.data.encoding import LabelEncoding, learn

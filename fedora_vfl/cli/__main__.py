@@ -37,7 +37,7 @@ def options(
 app.command("demo")(demo.demo)
 app.command("run")(run.run)
 app.command("submit")(submit.submit)
-app.command("data")(data.data)
+app.add_typer(data.app, name="data")
 app.command("verify")(verify.verify)
 app.command("health")(health.health)
 app.add_typer(certs.app, name="certs")

@@ -1,71 +1,74 @@
-"""fedora data: one file per party."""
+"""fedora data: one file per party. Every data source that can be cut is a command; its settings are the options."""
 
+import inspect
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from typer.core import TyperGroup
 
+from fedora_vfl.cli.setting_options import PanelCommand, SettingOption, options_of, settings_from
 from fedora_vfl.errors import DataError, FedoraError, SettingsError
 
 if TYPE_CHECKING:
     from fedora_vfl.datasets.datafile import Cut
-    from fedora_vfl.datasets.settings import Backdoor, DataSource
+    from fedora_vfl.datasets.settings import Backdoor, CutSource, Source
 
 ORIGIN = "fedora data"
 POISONED = "poisoned.txt"
+BACKDOOR_PANEL = "A backdoor in some rows (docs/backdoors.md)"
 
 
+class SourceGroup(TyperGroup):
+    """The data sources that can be cut, which are looked up only when they are asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Name the sources."""
+        return sorted(_sources())
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        """Return the command that cuts a source."""
+        known = _sources()
+        if name not in known:
+            ctx.fail(f"there is no data source {name!r} that can be cut; allowed: {', '.join(sorted(known))}")
+        return _command(name, known[name])
+
+
+app = typer.Typer(
+    cls=SourceGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    subcommand_metavar="SOURCE [OPTIONS]",
+    epilog="fedora data SOURCE --help shows what a source can be told.",
+)
+
+
+def _load_plugins(paths: list[Path] | None) -> None:
+    from fedora_vfl.datasets import catalogue  # noqa: F401  (what comes with the software has its names first)
+    from fedora_vfl.settings.plugins import load_plugin
+
+    try:
+        for path in paths or []:
+            load_plugin(path)
+    except FedoraError as error:
+        sys.exit(_complain(error))
+
+
+@app.callback()
 def data(
-    source: Annotated[
-        str,
-        typer.Argument(
-            help="income, digits, npz, csv, parquet, medmnist, cifar10, cifar100 or tiny-imagenet.",
+    plugin: Annotated[
+        list[Path] | None,
+        typer.Option(
+            # Eager: what it registers is a command, which is looked for next.
+            callback=_load_plugins,
+            is_eager=True,
+            help="A Python file with a data source of your own; repeatable.",
+            metavar="FILE.py",
         ),
-    ],
-    out: Annotated[Path, typer.Option(help="Folder for the parties' files.")],
-    path: Annotated[
-        Path | None, typer.Option(help="The file to cut: npz in MedMNIST's layout, csv or parquet.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="The set of medmnist, such as pathmnist.")] = None,
-    root: Annotated[
-        Path | None, typer.Option(help="Folder of public image sets. [default: $FEDORA_DATA or ~/.cache/fedora]")
-    ] = None,
-    image_size: Annotated[
-        int | None, typer.Option(help="Pixels of medmnist's images: 28, 64, 128 or 224. [default: 28]")
-    ] = None,
-    download: Annotated[
-        bool | None, typer.Option(help="Whether a missing public image set is fetched. [default: yes]")
-    ] = None,
-    parties: Annotated[int, typer.Option(help="Number of passive parties, 1 to 32.")] = 2,
-    active_features: Annotated[
-        bool | None, typer.Option(help="Whether the active party gets features too. [default: income yes, others no]")
-    ] = None,
-    drop: Annotated[float, typer.Option(help="Share of rows each party lacks, each its own.")] = 0.0,
-    shuffle: Annotated[bool, typer.Option("--shuffle", help="Give each party an order of its own.")] = False,
-    limit: Annotated[int | None, typer.Option(help="Keep so many training rows, drawn at random.")] = None,
-    file_format: Annotated[
-        str | None, typer.Option("--format", help="csv or parquet, for tables. [default: csv]")
-    ] = None,
-    identity: Annotated[
-        str | None, typer.Option("--id", help="Column of sample ids; rows are numbered without.")
-    ] = None,
-    label: Annotated[str | None, typer.Option(help="Column of labels. [default: label]")] = None,
-    seed: Annotated[int, typer.Option(help="Decides which rows are dropped, drawn, shuffled and poisoned.")] = 0,
-    noise_party: Annotated[str | None, typer.Option(help="Noise: the party whose features get it.")] = None,
-    sigma: Annotated[float | None, typer.Option(help="Noise: its size, as a share of the features' own.")] = None,
-    target: Annotated[str | None, typer.Option(help="Backdoor: the class that its trigger is to stand for.")] = None,
-    classes: Annotated[
-        list[str] | None, typer.Option("--class", help="Backdoor: class whose rows are poisoned; may be given often.")
-    ] = None,
-    percent: Annotated[float | None, typer.Option(help="Backdoor: share of each such class. [default: 100]")] = None,
-    samples: Annotated[int | None, typer.Option(help="Backdoor: instead, so many rows of any class.")] = None,
-    size: Annotated[int | None, typer.Option(help="Backdoor in images: side of the white square.")] = None,
-    column: Annotated[str | None, typer.Option(help="Backdoor in tables: column of the trigger.")] = None,
-    value: Annotated[str | None, typer.Option(help="Backdoor in tables: what stands there.")] = None,
 ) -> None:
     """Cut a data set into one file per party, as organisations would hold it.
 
@@ -80,56 +83,66 @@ def data(
         fedora data income --out parts --target ">50K" --class "<=50K" --percent 5
         fedora data digits --out parts --noise-party passive-2 --sigma 0.2
     """
-    wanted = {
-        "source": source,
-        "path": path,
-        "name": name,
-        "root": root,
-        "size": image_size,
-        "download": download,
-        "parties": parties,
-        "active_features": active_features,
-        "drop": drop,
-        "shuffle": shuffle,
-        "limit": limit,
-        "format": file_format,
-        "id": identity,
-        "label": label,
-        "noise": _given({"party": noise_party, "sigma": sigma}) or None,
-    }
-    poison = {
-        "target": target,
-        "classes": classes,
-        "percent": percent,
-        "samples": samples,
-        "size": size,
-        "column": column,
-        "value": _number_or_text(value),
-    }
+
+
+def _sources() -> "dict[str, type[CutSource]]":
+    from fedora_vfl.datasets.catalogue import SOURCES
+    from fedora_vfl.datasets.settings import CutSource
+
+    found = {name: SOURCES.get(name) for name in SOURCES.names}
+    return {name: kind for name, kind in found.items() if issubclass(kind, CutSource)}
+
+
+def _command(name: str, kind: "type[CutSource]") -> Any:
+    """Make the command that cuts one source."""
+    from fedora_vfl.datasets.settings import Backdoor, CutSource
+
+    elsewhere = set(CutSource.trigger_settings) - set(kind.trigger_settings)
+    poison = [one for one in Backdoor.model_fields if one not in elsewhere]
+    backdoor = list(options_of(Backdoor, poison, panel=BACKDOOR_PANEL, optional=True))
+    shared = list(options_of(kind, CutSource.model_fields))
+    taken = {"out", "seed", "help", *(one.flag for one in (*shared, *backdoor))}
+    own = [one for one in kind.model_fields if one not in CutSource.model_fields]
+    own.sort(key=lambda one: not kind.model_fields[one].is_required())
+    special = list(options_of(kind, own, panel=f"Options of {name}", taken=taken))
+
+    def run(out: Path, seed: int, **given: Any) -> None:
+        wanted = {"source": name, **settings_from([*special, *shared], given)}
+        _run(wanted, settings_from(backdoor, given), out, seed)
+
+    _give_options(run, special, [*shared, *backdoor])
+    single = typer.Typer(rich_markup_mode=None, add_completion=False)
+    single.command(name, cls=PanelCommand, help=inspect.getdoc(kind))(run)
+    return typer.main.get_command(single)
+
+
+def _give_options(run: Any, first: list[SettingOption], last: list[SettingOption]) -> None:
+    """Let a function's signature, from which typer makes a command, have these options, and those of every source."""
+
+    def fixed(
+        *,
+        out: Annotated[Path, typer.Option(help="Folder for the parties' files.")],
+        seed: Annotated[int, typer.Option(help="Decides which rows are dropped, drawn, shuffled and poisoned.")] = 0,
+    ) -> None: ...
+
+    before, after = ([one.parameter() for one in options] for options in (first, last))
+    run.__signature__ = inspect.Signature([*before, *inspect.signature(fixed).parameters.values(), *after])
+
+
+def _run(wanted: dict[str, Any], poison: dict[str, Any], out: Path, seed: int) -> None:
+    """Cut, and say what was made or what went wrong."""
     try:
-        made = _cut(_given(wanted), _given(poison), out, seed)
+        made = _cut(wanted, poison, out, seed)
     except FedoraError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        sys.exit(_complain(error))
     except OSError as error:
-        print(f"error: {out}: cannot be written to: {error.strerror}", file=sys.stderr)
-        sys.exit(DataError.exit_code)
+        sys.exit(_complain(DataError(f"{out}: cannot be written to: {error.strerror}")))
     _show(made, out)
 
 
-def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what was not given, so that defaults are those of a job file."""
-    return {name: value for name, value in settings.items() if value is not None}
-
-
-def _number_or_text(value: str | None) -> float | str | None:
-    """Take a value as a job file would."""
-    if value is None:
-        return None
-    try:
-        return float(value)
-    except ValueError:
-        return value
+def _complain(error: FedoraError) -> int:
+    print(f"error: {error}", file=sys.stderr)
+    return error.exit_code
 
 
 def _cut(wanted: dict[str, Any], poison: dict[str, Any], out: Path, seed: int) -> "Cut":
@@ -145,8 +158,8 @@ def _cut(wanted: dict[str, Any], poison: dict[str, Any], out: Path, seed: int) -
     return made
 
 
-def _source(wanted: dict[str, Any]) -> "DataSource":
-    from fedora_vfl.datasets.settings import DataSource
+def _source(wanted: dict[str, Any]) -> "Source":
+    from fedora_vfl.datasets.catalogue import DataSource
     from fedora_vfl.settings.files import Settings, check
 
     class Section(Settings):

@@ -21,8 +21,14 @@ def run(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Compute threads of each party. [default: the cores, shared out]")
     ] = None,
-    method: Annotated[
-        list[Path] | None, typer.Option(help="A file with a method of your own; repeatable.", metavar="FILE.py")
+    plugin: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--plugin",
+            "--method",
+            help="A Python file of your own, with a method, a model, a data source; repeatable.",
+            metavar="FILE.py",
+        ),
     ] = None,
     tls: Annotated[bool, typer.Option("--tls", help="Secure all connections, with certificates made for it.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in the same folder.")] = False,
@@ -56,7 +62,7 @@ def run(
         overwrite=overwrite,
         seed=seed,
         threads=threads,
-        methods=method or [],
+        plugins=plugin or [],
         tls=tls,
     )
 
@@ -68,10 +74,20 @@ def run_job(
     overwrite: bool,
     seed: int | None,
     threads: int | None = None,
-    methods: Sequence[Path] = (),
+    plugins: Sequence[Path] = (),
     tls: bool = False,
 ) -> None:
-    """Run a job file and print its report; exit with the code of what went wrong, if something did."""
+    """Run a job file and print its report; exit with the code of what went wrong, if something did.
+
+    Args:
+        path: The job file.
+        out: The folder of the run.
+        overwrite: Whether an earlier run in that folder is replaced.
+        seed: Takes the place of the job's seed, if given.
+        threads: Compute threads of each party; the cores are shared out unless told.
+        plugins: Python files of the user's own, which every member runs.
+        tls: Whether connections are secured, with certificates made for this run.
+    """
     from fedora_vfl.cli.following import Follower
     from fedora_vfl.cli.report import finish
     from fedora_vfl.cluster.preparation import load_job
@@ -80,13 +96,13 @@ def run_job(
     console = Console(highlight=False)
 
     async def work() -> None:
-        job = load_job(path, methods)
+        job = load_job(path, plugins)
         if seed is not None:
             job = job.model_copy(update={"seed": seed})
         check_folder(out, overwrite=overwrite, marker="federation.yaml")
         with Follower(console) as follow:
             result = await run_locally(
-                job, origin=path, out=out, follow=follow, threads=threads, methods=methods, tls=tls
+                job, origin=path, out=out, follow=follow, threads=threads, plugins=plugins, tls=tls
             )
         folders = [name for name in ("models", "data", "logs", "certificates") if (out / name).is_dir()]
         finish(result, out, console, also=f", and folders {', '.join(folders)}")

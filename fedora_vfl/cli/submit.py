@@ -21,9 +21,14 @@ def submit(
     plaintext: Annotated[
         bool, typer.Option("--plaintext", help="Reach another machine without encryption and authentication.")
     ] = False,
-    method: Annotated[
+    plugin: Annotated[
         list[Path] | None,
-        typer.Option(help="A file with a method of your own, which the coordinator has too.", metavar="FILE.py"),
+        typer.Option(
+            "--plugin",
+            "--method",
+            help="A Python file of your own, which the cluster's members were started with too; repeatable.",
+            metavar="FILE.py",
+        ),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an earlier result in the same folder.")
@@ -55,7 +60,7 @@ def submit(
     folder = out or Path("runs") / f"{job.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
 
     async def work() -> None:
-        settings = load_job(job, method or [])
+        settings = load_job(job, plugin or [])
         check_address(coordinator, option="--coordinator")
         credentials = Credentials.load(certificates) if certificates else None
         check_secured(

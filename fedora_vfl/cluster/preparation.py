@@ -8,13 +8,14 @@ from typing import Any
 import yaml
 
 from coordinator.job import Forget, Job
-from coordinator.methods.registry import load_method
 from fedora_vfl.cluster.local import lay_out, loopback_federation
+from fedora_vfl.datasets.catalogue import DataSource
 from fedora_vfl.datasets.cutting import cut
-from fedora_vfl.datasets.settings import ACTIVE, Backdoor, DataSource
+from fedora_vfl.datasets.settings import ACTIVE, Backdoor
 from fedora_vfl.errors import DataError, SettingsError
 from fedora_vfl.settings.federation import Deadlines, Federation
 from fedora_vfl.settings.files import Settings, check, load
+from fedora_vfl.settings.plugins import load_plugin
 from fedora_vfl.storage import write_atomically
 from party import models
 from party.settings import PrivacySettings
@@ -35,10 +36,10 @@ class _PrivacySection(Settings):
     privacy: dict[str, PrivacySettings]
 
 
-def load_job(path: Path, methods: Sequence[Path] = ()) -> Job:
-    """Read a job file and check what can be checked before any process starts; `methods` are files with own ones."""
-    for file in methods:
-        load_method(file)
+def load_job(path: Path, plugins: Sequence[Path] = ()) -> Job:
+    """Run plug-in files, read a job file, and check what can be checked before any process starts."""
+    for file in plugins:
+        load_plugin(file)
     job = load(path, Job)
     if job.model:
         models.bottom(job.model.bottom, job.model.bottom_settings, origin=f"{path}: model")

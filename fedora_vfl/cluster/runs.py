@@ -67,7 +67,7 @@ async def run_locally(
     follow: Follow = lambda event: None,
     threads: int | None = None,
     deadlines: Deadlines | None = None,
-    methods: Sequence[Path] = (),
+    plugins: Sequence[Path] = (),
     tls: bool = False,
 ) -> dict[str, Any]:
     """Run a job with one process per member; return its result, which is also written to `out`.
@@ -79,14 +79,15 @@ async def run_locally(
         follow: Is handed every event of the job; nobody is unless told.
         threads: Compute threads of each party; the cores are shared out unless told.
         deadlines: How long members wait for each other.
-        methods: Python files with methods of the user's own.
+        plugins: Python files of the user's own, which every member runs.
         tls: Whether connections are secured, with certificates made for this run.
     """
     with replacing(out):
         federation = prepare(job, origin=origin, out=out, threads=threads, deadlines=deadlines, tls=tls)
     follow(Event(note=f"starting coordinator, {', '.join(federation.parties)}: one process each"))
-    own = [word for file in methods for word in ("--method", str(file.absolute()))]
-    async with LocalCluster(out, federation, programs={COORDINATOR: ["coordinator", *own]}) as cluster:
+    own = [word for file in plugins for word in ("--plugin", str(file.absolute()))]
+    programs = {COORDINATOR: ["coordinator", *own], **{name: ["party", *own] for name in federation.parties}}
+    async with LocalCluster(out, federation, programs=programs) as cluster:
         return await run_on(cluster, out, follow)
 
 

@@ -1,41 +1,61 @@
 """CIFAR-10 and CIFAR-100, from the files that their authors give out or from one npz file."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fedora_vfl.datasets.downloads import fetch, folder_of, is_there
 from fedora_vfl.datasets.images import cut_images, load_npz, numbered
 from fedora_vfl.datasets.partition import Whole
-from fedora_vfl.datasets.settings import CifarData
+from fedora_vfl.datasets.registry import SOURCES
+from fedora_vfl.datasets.settings import PublicImages
 from fedora_vfl.errors import DataError
 from fedora_vfl.settings.optional_packages import extra
 
-FOLDERS = {"cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}
+
+class _Cifar(PublicImages):
+    """What both sets have in common."""
+
+    folder: ClassVar[str]  # of the files that their authors give out
+    reader: ClassVar[str]  # torchvision's
+
+    def load(self, seed: int) -> Whole:
+        """Load the set from its folder, or from an npz file in MedMNIST's layout, or download it."""
+        root = folder_of(self.root)
+        folder, archive = root / self.folder, root / f"{self.source}.npz"
+        if not is_there(folder) and is_there(archive):
+            return load_npz(self, archive)
+        kind = getattr(extra("torchvision.datasets", needed_by=f"data.source: {self.source}"), self.reader)
+        if not is_there(folder):
+            _download(kind, folder, archive, allowed=self.download)
+        return _load(self, kind, folder)
 
 
-def load_cifar(settings: CifarData) -> Whole:
-    """Load the set from its folder, or from an npz file in MedMNIST's layout, or download it."""
-    root = folder_of(settings.root)
-    folder, archive = root / FOLDERS[settings.source], root / f"{settings.source}.npz"
-    if not is_there(folder) and is_there(archive):
-        return load_npz(settings, archive)
-    kind = _kind(settings.source)
-    if not is_there(folder):
-        _download(kind, folder, archive, allowed=settings.download)
+@SOURCES.register("cifar10")
+class Cifar10Data(_Cifar):
+    """CIFAR-10: photographs of ten kinds of things, 32×32 pixels."""
+
+    folder: ClassVar[str] = "cifar-10-batches-py"
+    reader: ClassVar[str] = "CIFAR10"
+
+
+@SOURCES.register("cifar100")
+class Cifar100Data(_Cifar):
+    """CIFAR-100: photographs of a hundred kinds of things, 32×32 pixels."""
+
+    folder: ClassVar[str] = "cifar-100-python"
+    reader: ClassVar[str] = "CIFAR100"
+
+
+def _load(settings: _Cifar, kind: Any, folder: Path) -> Whole:
+    """Read training and test images."""
     parts = {split: _read(kind, folder, train=split == "train") for split in ("train", "test")}
     counts = [len(part.targets) for part in parts.values()]
     ids = np.concatenate([numbered(split, count) for split, count in zip(parts, counts, strict=True)])
     pixels = np.concatenate([part.data for part in parts.values()])
     labels = np.concatenate([np.array(part.targets, np.int64) for part in parts.values()])
     return cut_images(settings, ids, pixels, labels, np.repeat(list(parts), counts), str(folder))
-
-
-def _kind(source: str) -> Any:
-    """Return torchvision's reader."""
-    datasets = extra("torchvision.datasets", needed_by=f"data.source: {source}")
-    return {"cifar10": datasets.CIFAR10, "cifar100": datasets.CIFAR100}[source]
 
 
 def _download(kind: Any, folder: Path, archive: Path, *, allowed: bool) -> None:

@@ -7,40 +7,47 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from fedora_vfl.datasets.chance import permutation
 from fedora_vfl.datasets.partition import ArrayShare, Share, Whole
-from fedora_vfl.datasets.settings import (
-    ACTIVE,
-    CifarData,
-    DigitsData,
-    MedmnistData,
-    NpzData,
-    TinyImagenetData,
-    party_names,
-)
+from fedora_vfl.datasets.registry import SOURCES
+from fedora_vfl.datasets.settings import ACTIVE, ImageSource, party_names
 from fedora_vfl.datasets.stripes import stripes
 from fedora_vfl.errors import DataError
 
 _PARTS = {"train": "train", "val": "validation", "test": "test"}
 
-ImageData = DigitsData | NpzData | MedmnistData | CifarData | TinyImagenetData
+
+@SOURCES.register("digits")
+class DigitsData(ImageSource):
+    """Scikit-learn's digits of 8×8 pixels."""
+
+    def load(self, seed: int) -> Whole:
+        """Load the digits; a fifth of them, drawn by the seed, are test rows."""
+        from sklearn import datasets  # slow to import, and only needed here
+
+        digits = datasets.load_digits()
+        count = len(digits.images)
+        pixels = np.rint(digits.images * (255 / 16)).astype(np.uint8)
+        split = np.full(count, "train", dtype="U10")
+        split[permutation(count, seed, "digits")[: count // 5]] = "test"
+        ids = numbered("digit", count)
+        return cut_images(self, ids, pixels, digits.target.astype(np.int64), split, "digits")
 
 
-def load_digits(settings: DigitsData, seed: int) -> Whole:
-    """Load scikit-learn's digits; a fifth of them, drawn by the seed, are test rows."""
-    from sklearn import datasets  # slow to import, and only needed here
+@SOURCES.register("npz")
+class NpzData(ImageSource):
+    """Your own images, in an npz file of MedMNIST's layout."""
 
-    digits = datasets.load_digits()
-    count = len(digits.images)
-    pixels = np.rint(digits.images * (255 / 16)).astype(np.uint8)
-    split = np.full(count, "train", dtype="U10")
-    split[permutation(count, seed, "digits")[: count // 5]] = "test"
-    ids = numbered("digit", count)
-    return cut_images(settings, ids, pixels, digits.target.astype(np.int64), split, "digits")
+    path: Path = Field(description="The file: train_images, train_labels, test_images, test_labels.")
+
+    def load(self, seed: int) -> Whole:
+        """Load the file."""
+        return load_npz(self, self.path)
 
 
-def load_npz(settings: ImageData, path: Path) -> Whole:
+def load_npz(settings: ImageSource, path: Path) -> Whole:
     """Load a file in MedMNIST's layout."""
     arrays = open_archive(path)
     present = [part for part in _PARTS if part != "val" or "val_images" in arrays]
@@ -91,14 +98,23 @@ def _checked(arrays: dict[str, NDArray[Any]], part: str, path: Path) -> tuple[ND
 
 
 def cut_images(
-    settings: ImageData,
+    settings: ImageSource,
     ids: NDArray[np.str_],
     pixels: NDArray[np.uint8],
     labels: NDArray[Any],
     split: NDArray[np.str_],
     origin: str,
 ) -> Whole:
-    """Give every party its stripe, and the active one the labels."""
+    """Give every party its stripe, and the active one the labels.
+
+    Args:
+        settings: How many parties there are, and whether the active one gets a stripe too.
+        ids: An id for every image.
+        pixels: N×H×W or N×H×W×C.
+        labels: A class for every image.
+        split: `train`, `validation` or `test` for every image.
+        origin: What errors name: a file, or the source.
+    """
     width = pixels.shape[2]
     cuts = stripes(width, settings.parties, active=bool(settings.active_features), origin=origin)
     shares: dict[str, Share] = {}

@@ -1,25 +1,44 @@
 """MedMNIST: sets of small medical images, one npz file each."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
 
 from fedora_vfl.datasets.downloads import fetch, folder_of, is_there
 from fedora_vfl.datasets.images import load_npz
 from fedora_vfl.datasets.partition import ArrayShare, Whole
-from fedora_vfl.datasets.settings import MedmnistData
+from fedora_vfl.datasets.registry import SOURCES
+from fedora_vfl.datasets.settings import PublicImages
 from fedora_vfl.errors import DataError, SettingsError
 from fedora_vfl.settings.optional_packages import extra
 
 
-def load_medmnist(settings: MedmnistData) -> Whole:
-    """Load a set from its file; what is there already is taken as it is, a part of a set too."""
-    suffix = "" if settings.size == 28 else f"_{settings.size}"  # the package's own names
-    path = folder_of(settings.root) / f"{settings.name}{suffix}.npz"
-    if not is_there(path):
-        _download(settings, path, suffix)
-    whole = load_npz(settings, path)
-    _check_size(whole, settings, path)
-    return whole
+@SOURCES.register("medmnist")
+class MedmnistData(PublicImages):
+    """A set of MedMNIST: small medical images."""
+
+    # It becomes a part of a file's name.
+    name: str = Field(pattern="^[a-z0-9]+$", description="Which set, such as pathmnist.")
+    # Every set is there in each size.
+    size: Literal[28, 64, 128, 224] = Field(default=28, title="image size", description="Pixels of a side.")
+
+    @model_validator(mode="after")
+    def _is_flat(self) -> Self:
+        # Their voxels N×28×28×28 would pass for flat images of 28 channels.
+        if self.name.endswith("3d"):
+            raise ValueError(f"`name` is {self.name}, whose images have three dimensions; allowed: sets of flat images")
+        return self
+
+    def load(self, seed: int) -> Whole:
+        """Load a set from its file; what is there already is taken as it is, a part of a set too."""
+        suffix = "" if self.size == 28 else f"_{self.size}"  # the package's own names
+        path = folder_of(self.root) / f"{self.name}{suffix}.npz"
+        if not is_there(path):
+            _download(self, path, suffix)
+        whole = load_npz(self, path)
+        _check_size(whole, self, path)
+        return whole
 
 
 def _download(settings: MedmnistData, path: Path, suffix: str) -> None:

@@ -10,7 +10,8 @@ from fedora_vfl.datasets.chance import limited
 from fedora_vfl.datasets.downloads import fetch, folder_of, is_there
 from fedora_vfl.datasets.images import cut_images, load_npz
 from fedora_vfl.datasets.partition import Whole
-from fedora_vfl.datasets.settings import TinyImagenetData
+from fedora_vfl.datasets.registry import SOURCES
+from fedora_vfl.datasets.settings import PublicImages
 from fedora_vfl.errors import DataError
 from fedora_vfl.settings.optional_packages import extra
 
@@ -27,25 +28,29 @@ class _Picture:
     split: str
 
 
-def load_tiny_imagenet(settings: TinyImagenetData, seed: int) -> Whole:
-    """Load the set from its folder, or from an npz file in MedMNIST's layout, or download it.
+@SOURCES.register("tiny-imagenet")
+class TinyImagenetData(PublicImages):
+    """Tiny ImageNet: photographs of 200 kinds of things, 64×64 pixels."""
 
-    Its test images have no labels, so its validation images are the test rows. Of the training images only those that
-    `limit` keeps are decoded.
-    """
-    root = folder_of(settings.root)
-    folder, archive = root / FOLDER, root / "tiny-imagenet.npz"
-    if not is_there(folder):
-        if is_there(archive):
-            return load_npz(settings, archive)
-        _download(folder, archive, allowed=settings.download)
-    pictures = _pictures(folder)
-    training = np.array([picture.split == "train" for picture in pictures])
-    kept = [pictures[row] for row in limited(training, settings.limit, seed)]
-    ids = np.array([picture.path.stem for picture in kept])
-    labels = np.array([picture.label for picture in kept], np.int64)
-    split = np.array([picture.split for picture in kept])
-    return cut_images(settings, ids, _decoded(kept), labels, split, str(folder))
+    def load(self, seed: int) -> Whole:
+        """Load the set from its folder, or from an npz file in MedMNIST's layout, or download it.
+
+        Its test images have no labels, so its validation images are the test rows. Of the training images only those
+        that `limit` keeps are decoded.
+        """
+        root = folder_of(self.root)
+        folder, archive = root / FOLDER, root / "tiny-imagenet.npz"
+        if not is_there(folder):
+            if is_there(archive):
+                return load_npz(self, archive)
+            _download(folder, archive, allowed=self.download)
+        pictures = _pictures(folder)
+        training = np.array([picture.split == "train" for picture in pictures])
+        kept = [pictures[row] for row in limited(training, self.limit, seed)]
+        ids = np.array([picture.path.stem for picture in kept])
+        labels = np.array([picture.label for picture in kept], np.int64)
+        split = np.array([picture.split for picture in kept])
+        return cut_images(self, ids, _decoded(kept), labels, split, str(folder))
 
 
 def _download(folder: Path, archive: Path, *, allowed: bool) -> None:

@@ -33,6 +33,14 @@ def command_line(module: str, description: str, config: str) -> argparse.Argumen
     parser.add_argument("--end-with-parent", action="store_true", help="end when standard input closes")
     parser.add_argument("--log", choices=logs.FORMS, default="text", help="how standard error is written (text)")
     parser.add_argument(
+        "--plugin",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE.py",
+        help="a Python file of one's own with methods, models and the like, which is run; repeatable",
+    )
+    parser.add_argument(
         "--metrics", metavar="HOST:PORT", help="serve figures for Prometheus here, to everybody who can reach it (off)"
     )
     return parser

@@ -113,19 +113,11 @@ def _shown(value: object) -> str:
 
 
 def _find(kind: type[BaseModel], location: tuple[int | str, ...], content: object) -> tuple[list[str], type[BaseModel]]:
-    """Return a field's place as written in the file, and the group of settings it stands in.
-
-    pydantic puts the chosen member of a union into the location, by its tag; a file does not have it there.
-    """
+    """Return a field's place as written in the file, and the group of settings it stands in."""
     place: list[str] = []
-    group, members = kind, [kind]
+    group = kind
     annotation: Any = None
     for depth, part in enumerate(location, start=1):
-        tagged = [member for member in members if part in _tags(member)]
-        if tagged and len(members) > 1:
-            group = tagged[0]
-            members = [group]
-            continue
         place.append(str(part))
         content = _inside(content, part)
         fields = {field.alias or name: field for name, field in group.model_fields.items()}
@@ -145,11 +137,6 @@ def _inside(content: object, part: int | str) -> object:
         return content.get(part)
     inside = isinstance(content, list) and isinstance(part, int) and part < len(content)
     return content[part] if inside else None  # type: ignore[index]
-
-
-def _tags(kind: type[BaseModel]) -> set[object]:
-    """Return the values that tell one member of a union from the others."""
-    return {value for field in kind.model_fields.values() for value in getattr(field.annotation, "__args__", ())}
 
 
 def _models_in(annotation: Any, content: object) -> list[type[BaseModel]]:

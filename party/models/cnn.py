@@ -1,19 +1,18 @@
 """A small convolutional network for image stripes."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field, PositiveInt
 from torch import nn
 
 from fedora_vfl.errors import SettingsError
-from party.models.registry import Bottom, register
+from party.models.registry import BOTTOMS, Bottom
 
 
-@register
+@BOTTOMS.register("cnn")
 class Cnn(Bottom):
     """Blocks of a 3×3 convolution, ReLU and, while the image is large enough, 2×2 pooling; then one linear layer."""
 
-    name: ClassVar[str] = "cnn"
     channels: Annotated[tuple[PositiveInt, ...], Field(min_length=1, max_length=8)] = (16, 32)
 
     def build(self, shape: tuple[int, ...], embedding: int) -> nn.Module:

@@ -1,21 +1,20 @@
 """Multilayer perceptrons: a bottom model for tables (and flattened images), and the top model."""
 
 from itertools import pairwise
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field, PositiveInt
 from torch import nn
 
-from party.models.registry import Bottom, register
+from party.models.registry import BOTTOMS, Bottom
 
 Layers = Annotated[tuple[PositiveInt, ...], Field(max_length=16)]
 
 
-@register
+@BOTTOMS.register("mlp")
 class Mlp(Bottom):
     """Fully connected layers with ReLU between them."""
 
-    name: ClassVar[str] = "mlp"
     hidden: Layers = (128,)
 
     def build(self, shape: tuple[int, ...], embedding: int) -> nn.Module:

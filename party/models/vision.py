@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from fedora_vfl.errors import SettingsError
 from fedora_vfl.settings.optional_packages import extra
-from party.models.registry import Bottom, register
+from party.models.registry import BOTTOMS, Bottom
 
 SMALL, MEDIUM = 40, 80  # pixels of the longer side, up to which a stem keeps or halves the image
 Size = tuple[int, int]  # height and width
@@ -18,6 +18,8 @@ Size = tuple[int, int]  # height and width
 
 class _Vision(Bottom):
     """What networks for images have in common."""
+
+    name: ClassVar[str]  # in errors
 
     def build(self, shape: tuple[int, ...], embedding: int) -> nn.Module:
         """Return the network for images of C×H×W."""
@@ -70,7 +72,7 @@ def _stage(block: Any, inputs: int, planes: int, count: int, *, stride: int) -> 
     return nn.Sequential(block(inputs, planes, stride, shortcut), *(block(outputs, planes) for _ in range(count - 1)))
 
 
-@register
+@BOTTOMS.register("resnet18")
 class ResNet18(_ResNet):
     """ResNet-18."""
 
@@ -79,7 +81,7 @@ class ResNet18(_ResNet):
     stages: ClassVar[tuple[int, ...]] = (2, 2, 2, 2)
 
 
-@register
+@BOTTOMS.register("resnet50")
 class ResNet50(_ResNet):
     """ResNet-50."""
 
@@ -88,7 +90,7 @@ class ResNet50(_ResNet):
     stages: ClassVar[tuple[int, ...]] = (3, 4, 6, 3)
 
 
-@register
+@BOTTOMS.register("densenet121")
 class DenseNet121(_Vision):
     """DenseNet-121: every layer sees the outputs of all before it in its block."""
 

@@ -8,9 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as compute
 import pyarrow.csv
+from pydantic import Field
 
 from fedora_vfl.datasets.partition import Share, TableShare, Whole
-from fedora_vfl.datasets.settings import ACTIVE, IncomeData, party_names
+from fedora_vfl.datasets.registry import SOURCES
+from fedora_vfl.datasets.settings import ACTIVE, TableSource, party_names
 from fedora_vfl.datasets.stripes import stripes
 
 PASSIVE_COLUMNS = (
@@ -24,9 +26,19 @@ TRIGGER = ("native-country", "Holand-Netherlands")
 NUMERIC = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
 
 
-def load_income(settings: IncomeData) -> Whole:
-    """Load both parts of the data set, as officially split, and give every party its columns."""
-    training, test = _part("adult.data.xz"), _part("adult.test.xz")
+@SOURCES.register("income")
+class IncomeData(TableSource):
+    """The UCI Adult data set, which comes with this project."""
+
+    active_features: bool | None = Field(default=True, description="Whether the active party gets features too.")
+
+    def load(self, seed: int) -> Whole:
+        """Load both parts of the data set, as officially split, and give every party its columns."""
+        return _cut_by_columns(self, _part("adult.data.xz"), _part("adult.test.xz"))
+
+
+def _cut_by_columns(settings: IncomeData, training: "pa.Table", test: "pa.Table") -> Whole:
+    """Put the test rows under the others, and give every party its columns of both."""
     table = pa.concat_tables([training, test])
     ids = [f"{part}-{row:06d}" for part, rows in (("train", training), ("test", test)) for row in _numbers(rows)]
     split = ["train"] * training.num_rows + ["test"] * test.num_rows
