@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -131,6 +132,57 @@ def test_data_is_cut_into_files_that_a_run_takes(tmp_path: Path) -> None:
 
     bad = fedora("data", "csv", "--path", "nobody.csv", "--out", "more", cwd=tmp_path)
     assert bad.returncode == DataError.exit_code and "nobody.csv" in bad.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "own", "of_others"),
+    [
+        ("income", ["--format", "--column"], ["--path", "--root", "--image-size", "--id", "--size"]),
+        ("digits", ["--size"], ["--format", "--path", "--column"]),
+        (
+            "medmnist",
+            ["--name", "--image-size <28|64|128|224>", "--no-download", "--size"],
+            ["--format", "--id", "--value"],
+        ),
+        ("csv", ["--path", "--test-path", "--id", "--ignore", "--format", "--value"], ["--root", "--name", "--size"]),
+    ],
+)
+def test_the_help_of_a_source_shows_its_own_settings_and_no_others(
+    source: str, own: list[str], of_others: list[str], tmp_path: Path
+) -> None:
+    said = fedora("data", source, "--help", cwd=tmp_path, columns=80).stdout
+    everywhere = ["--out", "--seed", "--parties", "--drop", "--shuffle", "--limit", "--noise-party", "--sigma"]
+    assert all(option in said for option in own + everywhere)
+    assert not any(re.search(rf"^  {option} ", said, re.MULTILINE) for option in of_others)
+    assert max(map(len, said.splitlines())) <= 80
+
+
+def test_the_examples_of_the_help_work(tmp_path: Path) -> None:
+    said = fedora("data", "--help", cwd=tmp_path).stdout
+    examples = [shlex.split(line)[1:] for line in said.splitlines() if line.startswith("      fedora data")]
+    without_files = [words for words in examples if words[1] in ("income", "digits")]
+    assert len(without_files) == 3
+    for words in without_files:
+        ended = fedora(*words, cwd=tmp_path)
+        assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["mnist"], "there is no data source 'mnist' that can be cut; allowed: cifar10, cifar100, csv, digits, income"),
+        (["files"], "there is no data source 'files' that can be cut"),
+        (["csv", "--out", "parts"], "Missing option '--path'"),
+        (["digits", "--out", "parts", "--parties", "33"], "data.parties: should be less than or equal to 32 (got 33)"),
+        (["digits", "--out", "parts", "--sigma", "1"], "data.noise.party: is missing"),
+        (["digits", "--out", "parts", "--percent", "5"], "--target is missing"),
+    ],
+)
+def test_data_that_cannot_be_cut_as_told_are_refused(arguments: list[str], said: str, tmp_path: Path) -> None:
+    ended = fedora("data", *arguments, cwd=tmp_path)
+    assert ended.returncode == SettingsError.exit_code
+    assert said in ended.stderr
+    assert not (tmp_path / "parts").exists()
 
 
 # Forgetting: one run, and all that it leaves behind

@@ -1,6 +1,8 @@
 """Options of the command line made from settings: name, type, default and help are those of the fields."""
 
+import functools
 import inspect
+import operator
 import types
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -121,7 +123,7 @@ class PanelCommand(TyperCommand):
 def _inner(annotation: Any) -> Any:
     """Return an annotation without the `None` that stands for a setting left out."""
     if get_origin(annotation) in (Union, types.UnionType):
-        return Union[tuple(part for part in get_args(annotation) if part is not type(None))]
+        return functools.reduce(operator.or_, (part for part in get_args(annotation) if part is not type(None)))
     return annotation
 
 
