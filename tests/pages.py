@@ -16,5 +16,7 @@ def block(page: str, language: str) -> str:
 def commands(page: str) -> list[list[str]]:
     """Return the words of every `fedora` command that a page shows on a line of its own."""
     return [
-        line.split()[1:] for line in (DOCS / page).read_text(encoding="utf-8").splitlines() if "    fedora " in line
+        line.split()[1:]
+        for line in (DOCS / page).read_text(encoding="utf-8").splitlines()
+        if line.startswith("    fedora ")
     ]

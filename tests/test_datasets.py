@@ -391,8 +391,8 @@ def test_own_files_are_used_where_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ({"source": "mnist"}, "job.yaml: data: `source` should be one of income, digits, npz, csv, parquet, files"),
-        ({}, "job.yaml: data: `source` should be one of income, digits, npz, csv, parquet, files"),
+        ({"source": "mnist"}, "job.yaml: data: `source` should be one of cifar10, cifar100, csv, digits, files, inc"),
+        ({}, "job.yaml: data: `source` should be one of cifar10, cifar100, csv, digits, files, inc"),
         ({"source": "npz"}, "job.yaml: data.path: is missing"),
         ({"source": "income", "parties": 33}, "should be less than or equal to 32 (got 33)"),
         ({"source": "income", "drop": 1.0}, "should be less than 1 (got 1.0)"),

@@ -3,21 +3,18 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.pages import block
 from tests.test_command_line import fedora
 
 PAGE = "own-method.md"
 
 
-@pytest.mark.parametrize("option", ["--plugin", "--method"])
-def test_the_example_of_the_page_runs_as_the_page_says(option: str, tmp_path: Path) -> None:
+def test_the_example_of_the_page_runs_as_the_page_says(tmp_path: Path) -> None:
     assert len(block(PAGE, "python").splitlines()) < 40
     (tmp_path / "neggrad.py").write_text(block(PAGE, "python"))
     (tmp_path / "job.yaml").write_text(block(PAGE, "yaml"))
     out = tmp_path / "out"
-    ended = fedora("run", "job.yaml", option, "neggrad.py", "--out", str(out), cwd=tmp_path)
+    ended = fedora("run", "job.yaml", "--plugin", "neggrad.py", "--out", str(out), cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     result = json.loads((out / "result.json").read_text())
     climbs = [entry for entry in result["rounds"] if entry["phase"] == "climb"]

@@ -93,18 +93,29 @@ def test_an_unknown_name_is_answered_with_those_that_there_are() -> None:
             colours.get(name)
 
 
-@pytest.mark.parametrize("module", ["coordinator", "party"])
-def test_a_member_does_not_start_with_a_file_that_cannot_be_loaded(module: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("module", "option"), [("coordinator", "--plugin"), ("coordinator", "--method"), ("party", "--plugin")]
+)
+def test_a_member_does_not_start_with_a_file_that_cannot_be_loaded(module: str, option: str, tmp_path: Path) -> None:
     address = {"address": "127.0.0.1:20001"}
     write_yaml(tmp_path / "federation.yaml", {"coordinator": address, "active": address, "passive": ["passive-1"]})
     data = {"path": "rows.csv"}
     write_yaml(tmp_path / "party.yaml", {"name": "passive-1", "federation": "federation.yaml", "data": data})
     config = tmp_path / ("federation.yaml" if module == "coordinator" else "party.yaml")
     path = write(tmp_path / "own.py", "x = 1")
-    command = [sys.executable, "-m", module, "--config", str(config), "--plugin", str(path)]
+    command = [sys.executable, "-m", module, "--config", str(config), option, str(path)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == SettingsError.exit_code
     assert ended.stderr.splitlines()[-1].startswith(f"error: {path}: registers nothing")
+
+
+@pytest.mark.parametrize("option", ["--plugin", "--method"])
+@pytest.mark.parametrize("verb", [["run"], ["submit", "--coordinator", "127.0.0.1:1"]])
+def test_no_job_begins_with_a_file_that_cannot_be_loaded(verb: list[str], option: str, tmp_path: Path) -> None:
+    write_yaml(tmp_path / "job.yaml", {"data": {"source": "digits"}})
+    ended = fedora(*verb, "job.yaml", option, "missing.py", "--out", "out", cwd=tmp_path)
+    assert ended.returncode == SettingsError.exit_code
+    assert ended.stderr == "error: missing.py: cannot be read: No such file or directory\n"
 
 
 # What the command line makes of a source's settings

@@ -62,7 +62,16 @@ def prepare(
     deadlines: Deadlines | None = None,
     tls: bool = False,
 ) -> Federation:
-    """Cut the data and write all that a local run needs into its folder; `job.yaml` is what to submit to it."""
+    """Cut the data and write all that a local run needs into its folder; `job.yaml` is what to submit to it.
+
+    Args:
+        job: What to do; its `data` section says what is cut for the parties.
+        origin: The job's file. Errors name it, and paths in the job start at its folder.
+        out: The folder of the run.
+        threads: Compute threads of each party; the cores are shared out unless told.
+        deadlines: How long members wait for each other.
+        tls: Whether connections are secured, with certificates made for this run.
+    """
     earlier = _existing(Path(job.train.load), origin.parent) if job.train.load else None
     if earlier and earlier.absolute() == out.absolute():
         raise SettingsError(f"{origin}: train.from: is the folder that this run would replace; choose another --out")

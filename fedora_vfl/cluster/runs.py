@@ -98,7 +98,14 @@ async def run_on(cluster: LocalCluster, out: Path, follow: Follow) -> dict[str, 
 
 
 async def perform(cluster: LocalCluster, settings: str, *, origin: str, follow: Follow) -> Result:
-    """Submit a job and watch the processes meanwhile; one that ends by itself ends the job."""
+    """Submit a job and watch the processes meanwhile; one that ends by itself ends the job.
+
+    Args:
+        cluster: The processes, which are up.
+        settings: The job, as YAML.
+        origin: The file name that errors speak of.
+        follow: Is handed every event of the job.
+    """
     address, deadlines = cluster.federation.coordinator.address, cluster.federation.deadlines
     work = submit(address, settings, origin=origin, follow=follow, deadlines=deadlines, credentials=cluster.operator)
     job = asyncio.create_task(work)

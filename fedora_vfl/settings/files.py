@@ -85,7 +85,14 @@ def check(content: object, kind: type[S], *, origin: str) -> S:
 
 
 def sentence(detail: ErrorDetails, kind: type[BaseModel], origin: str, content: object = None) -> str:
-    """Say in one sentence what is wrong with one field of some content."""
+    """Say in one sentence what is wrong with one field of some content.
+
+    Args:
+        detail: What pydantic found.
+        kind: The settings class that the content was checked as.
+        origin: The file name that the sentence begins with.
+        content: All that was checked; it tells the class of a group that depends on what is written in it.
+    """
     place, group = _find(kind, detail["loc"], content)
     where = f"{origin}: {'.'.join(place)}" if place else origin
     if detail["type"] == "extra_forbidden":
