@@ -666,7 +666,7 @@ def test_a_column_of_one_value_makes_no_trigger_by_itself(tmp_path: Path, table:
 def test_own_files_take_no_backdoor(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,x,label\n1,2,3\n")
     data = source(source="files", files={"passive-1": tmp_path / "a.csv", "active": tmp_path / "a.csv"})
-    with pytest.raises(SettingsError, match=r"backdoor: cannot be put into `source: files`.*allowed: cifar10, cifar100"):
+    with pytest.raises(SettingsError, match=r"backdoor: cannot be put into `source: files`.*allowed: cifar10, "):
         cut(data, tmp_path, seed=0, backdoor=backdoor(target=3, samples=1))
 
 

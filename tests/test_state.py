@@ -193,7 +193,7 @@ async def forget_with(unlearn: dict[str, Any], out: Path, cut_after: set[int]) -
             seed=5,
             passive=tuple(federation.passive),
         )
-        ended = await cluster.perform(METHODS[job.unlearn.method].run(task, job.unlearn))
+        ended = await cluster.perform(METHODS.get(job.unlearn.method).run(task, job.unlearn))
         await cluster.perform(observation(2, rows=engine.rows, batch_size=256, seed=2))
         figures = await engine.assess("unlearned")
         await cluster.perform(proof(task, job.unlearn, pushed=ended.pushed))

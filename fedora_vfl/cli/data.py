@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
 
-from fedora_vfl.cli.setting_options import PanelCommand, SettingOption, options_of, settings_from
+from fedora_vfl.cli.setting_options import PanelCommand, options_of, settings_from
 from fedora_vfl.errors import DataError, FedoraError, SettingsError
 
 if TYPE_CHECKING:
@@ -20,6 +20,19 @@ if TYPE_CHECKING:
 ORIGIN = "fedora data"
 POISONED = "poisoned.txt"
 BACKDOOR_PANEL = "A backdoor in some rows (docs/backdoors.md)"
+
+# The options that are no settings of a source.
+OUT = inspect.Parameter(
+    "out",
+    inspect.Parameter.KEYWORD_ONLY,
+    annotation=Annotated[Path, typer.Option(help="Folder for the parties' files.")],
+)
+SEED = inspect.Parameter(
+    "seed",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=0,
+    annotation=Annotated[int, typer.Option(help="Decides which rows are dropped, drawn, shuffled and poisoned.")],
+)
 
 
 class SourceGroup(TyperGroup):
@@ -94,14 +107,14 @@ def _sources() -> "dict[str, type[CutSource]]":
 
 
 def _command(name: str, kind: "type[CutSource]") -> Any:
-    """Make the command that cuts one source."""
+    """Make the command that cuts one source; typer makes it of a function's signature."""
     from fedora_vfl.datasets.settings import Backdoor, CutSource
 
     elsewhere = set(CutSource.trigger_settings) - set(kind.trigger_settings)
     poison = [one for one in Backdoor.model_fields if one not in elsewhere]
     backdoor = list(options_of(Backdoor, poison, panel=BACKDOOR_PANEL, optional=True))
     shared = list(options_of(kind, CutSource.model_fields))
-    taken = {"out", "seed", "help", *(one.flag for one in (*shared, *backdoor))}
+    taken = {OUT.name, SEED.name, "help", *(one.flag for one in (*shared, *backdoor))}
     own = [one for one in kind.model_fields if one not in CutSource.model_fields]
     own.sort(key=lambda one: not kind.model_fields[one].is_required())
     special = list(options_of(kind, own, panel=f"Options of {name}", taken=taken))
@@ -110,23 +123,11 @@ def _command(name: str, kind: "type[CutSource]") -> Any:
         wanted = {"source": name, **settings_from([*special, *shared], given)}
         _run(wanted, settings_from(backdoor, given), out, seed)
 
-    _give_options(run, special, [*shared, *backdoor])
+    before, after = ([one.parameter() for one in options] for options in (special, [*shared, *backdoor]))
+    run.__signature__ = inspect.Signature([*before, OUT, SEED, *after])  # type: ignore[attr-defined]
     single = typer.Typer(rich_markup_mode=None, add_completion=False)
     single.command(name, cls=PanelCommand, help=inspect.getdoc(kind))(run)
     return typer.main.get_command(single)
-
-
-def _give_options(run: Any, first: list[SettingOption], last: list[SettingOption]) -> None:
-    """Let a function's signature, from which typer makes a command, have these options, and those of every source."""
-
-    def fixed(
-        *,
-        out: Annotated[Path, typer.Option(help="Folder for the parties' files.")],
-        seed: Annotated[int, typer.Option(help="Decides which rows are dropped, drawn, shuffled and poisoned.")] = 0,
-    ) -> None: ...
-
-    before, after = ([one.parameter() for one in options] for options in (first, last))
-    run.__signature__ = inspect.Signature([*before, *inspect.signature(fixed).parameters.values(), *after])
 
 
 def _run(wanted: dict[str, Any], poison: dict[str, Any], out: Path, seed: int) -> None:
