@@ -1,12 +1,10 @@
-"""The cost model: bytes that a run must exchange, from the numbers of rows alone (SPEC's table, in exact bytes)."""
+"""The cost model: the exact tensor bytes that phases exchange, from numbers of rows alone."""
 
 from dataclasses import dataclass
 
 from fedora_vfl.sampling.rows import rows_drawn
+from fedora_vfl.wire.encodings import TensorEncoding
 from protos.fedora.v1.phase_pb2 import Phase, Samples
-from protos.fedora.v1.tensor_pb2 import BFLOAT16, FLOAT16, FLOAT32, DType
-
-BYTES_PER_VALUE: dict[DType, int] = {FLOAT32: 4, FLOAT16: 2, BFLOAT16: 2}
 
 
 @dataclass(frozen=True)
@@ -15,11 +13,15 @@ class CostModel:
 
     rows: dict["Samples.Set", int]  # size of each sample set
     embedding: int  # d_h
-    dtype: DType
+    encoding: type[TensorEncoding]
     passive: int  # number of passive parties
 
     def predict(self, phase: Phase) -> int:
-        """Rows × d_h × bytes per value × directions × passive parties; a phase that only observes has one direction."""
+        """Bytes of all encoded batches × directions × passive parties that take part."""
         rows = rows_drawn(phase.over.share, self.rows.get(phase.over.set, 0))
-        directions = 1 if phase.update.WhichOneof("rule") == "observe" else 2
-        return rows * self.embedding * BYTES_PER_VALUE[self.dtype] * directions * (self.passive - len(phase.offline))
+        batches, rest = divmod(rows, phase.plan.batch_size)
+        one_way = batches * self.encoding.nbytes(phase.plan.batch_size, self.embedding)
+        if rest:
+            one_way += self.encoding.nbytes(rest, self.embedding)
+        directions = 1 if phase.forward_only else 2
+        return one_way * directions * (self.passive - len(phase.offline))

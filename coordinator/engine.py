@@ -18,6 +18,7 @@ from coordinator.roster import Connection
 from fedora_vfl.errors import DataError, FedoraError, PartyError, SettingsError, from_failure
 from fedora_vfl.process import logs
 from fedora_vfl.settings.federation import Federation
+from fedora_vfl.wire.encodings import encoding_named
 from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.control_pb2 import (
     Accepted,
@@ -101,7 +102,7 @@ class Engine:
             Samples.PROBE: active.probe,
             Samples.REMAINING: active.train,
         }
-        self._cost = CostModel(self.rows, active.embedding, setup.wire_dtype, len(setup.passive))
+        self._cost = CostModel(self.rows, active.embedding, encoding_named(setup.encoding), len(setup.passive))
         return ready
 
     async def request(self, request: Request) -> Accepted:

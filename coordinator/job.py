@@ -1,19 +1,27 @@
 """The job file: what to train, forget and measure. The same for all; where data lie is not the job's business."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, PositiveInt, field_validator, model_validator
+from pydantic import AliasChoices, Field, PositiveInt, field_validator, model_validator
 
 from coordinator.methods.catalogue import Fedora, MethodSettings
 from coordinator.train import Train
 from fedora_vfl.settings.files import Settings
 from fedora_vfl.settings.model import Model
+from fedora_vfl.wire.encodings import ENCODINGS
 
 
 class Wire(Settings):
     """How values travel."""
 
-    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    encoding: Annotated[str, Field(validation_alias=AliasChoices("encoding", "dtype"))] = "float32"
+
+    @field_validator("encoding")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in ENCODINGS:
+            raise ValueError(f"should be one of {', '.join(map(repr, ENCODINGS))} (got {name!r})")
+        return name
 
 
 class Evaluate(Settings):

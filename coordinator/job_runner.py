@@ -87,7 +87,7 @@ class JobRunner:
             seed=job.seed,
             passive=self._federation.passive,
             model=job.model.model_dump_json() if job.model else "",
-            wire_dtype=job.wire.dtype.upper(),
+            encoding=job.wire.encoding,
             load=job.train.load or "",
         )
         ready = await self._engine.setup(setup)

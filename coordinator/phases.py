@@ -12,6 +12,8 @@ PROBE = Samples(set=Samples.PROBE, share=1)
 CROSS_ENTROPY = Loss(cross_entropy=CrossEntropy())
 OBSERVE = Update(observe=Observe())
 RECORD = Update(observe=Observe(record=True))
+# Update rules that need no gradient: in their phases none is sent back.
+FORWARD_ONLY = {"observe", "shift"}
 
 
 def share(samples: Samples, part: float) -> Samples:
@@ -56,4 +58,12 @@ def look(
 ) -> Phase:
     """Return a phase over which parameters stand still, the networks in eval mode."""
     plan = Plan(seed=seed, batch_size=batch_size, shuffle=False)
-    return Phase(name=name, round=round, over=over, plan=plan, loss=loss, update=update)
+    return Phase(
+        name=name,
+        round=round,
+        over=over,
+        plan=plan,
+        loss=loss,
+        update=update,
+        forward_only=update.WhichOneof("rule") in FORWARD_ONLY,
+    )

@@ -12,10 +12,11 @@ from fedora_vfl.errors import FedoraError, PartyError, to_failure
 from fedora_vfl.process.health import Health
 from fedora_vfl.process.logs import discreet
 from fedora_vfl.settings.federation import Federation
+from fedora_vfl.wire.channels import path
 from fedora_vfl.wire.link import Link, check_named, pack_control, read_first, unpack_control
 from fedora_vfl.wire.meter import Meter, Totals
 from fedora_vfl.wire.protocol import COORDINATOR, VERSION, check_protocol
-from fedora_vfl.wire.tls import Member, check_caller, check_role
+from fedora_vfl.wire.tls import Member, check_caller
 from protos.fedora.v1.control_pb2 import DESCRIPTOR, FromCoordinator, FromParty, Welcome
 from protos.fedora.v1.failure_pb2 import Failure
 
@@ -72,7 +73,6 @@ class Roster:
         """Serve one party's control stream for as long as it lasts."""
         name = ""
         try:
-            check_role(context, "active", "passive", came="to join")
             unpack = unpack_control(FromParty)
             message, packed = await read_first(context, unpack, timeout=self._federation.deadlines.join)
             if message.WhichOneof("content") != "hello":
@@ -103,6 +103,11 @@ class Roster:
             if self._present.get(name) is connection:
                 del self._present[name]
                 self._tell_joined(name, False)
+
+    def note_refused_call(self, method: str) -> None:
+        """Count an attempt to join by one whose certificate does not allow it; it has not come as far as `join`."""
+        if method == path(JOIN):
+            self._metrics.refused_join()
 
     def hang_up(self) -> None:
         """End the control streams of all parties."""

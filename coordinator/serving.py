@@ -62,7 +62,13 @@ async def serve(
     handlers = {JOIN: join, SUBMIT: submit, **health.handlers()}
     sources: list[Source] = [shown, TrafficMetrics(COORDINATOR, totals), CertificateMetrics(credentials)]
     with served(metrics, member=COORDINATOR, role=COORDINATOR_MEMBER.role, sources=sources):
-        server = await listen(address, handlers, federation.deadlines.silence, credentials=credentials)
+        server = await listen(
+            address,
+            handlers,
+            federation.deadlines.silence,
+            credentials=credentials,
+            refused=roster.note_refused_call,
+        )
         try:
             await asyncio.Event().wait()
         finally:

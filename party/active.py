@@ -42,7 +42,7 @@ class Active(Role):
         split = assign(records.ids, records.split, self.context.settings.data.test_fraction, origin=records.origin)
         links = [await self._exchange_server.arrival(self.job.job, name) for name in self.job.passive]
         clock = self.context.metrics.clock
-        self.exchanges = [TensorExchange(link, self.job.wire_dtype, 0, clock) for link in links]
+        self.exchanges = [TensorExchange(link, self.job.encoding, 0, clock) for link in links]
         ids = dict(zip(records.ids, split, strict=True))
         return await self.alignment.arrange(links, ids, timeout=federation.deadlines.setup)
 

@@ -2,17 +2,16 @@
 
 import math
 
-import torch
 from torch import Tensor
 
 from fedora_vfl.errors import PartyError, from_failure
+from fedora_vfl.wire.encodings import encoding_named
 from fedora_vfl.wire.link import Link
-from fedora_vfl.wire.tensors import DTYPES, TensorParcel
+from fedora_vfl.wire.tensors import TensorParcel
 from party.clock import SENDING, WAITING, Clock
 from protos.fedora.v1.exchange_pb2 import Parcel
 from protos.fedora.v1.meter_pb2 import Kind
 from protos.fedora.v1.phase_pb2 import Phase
-from protos.fedora.v1.tensor_pb2 import DType
 
 ExchangeLink = Link[Parcel | TensorParcel, Parcel | TensorParcel]
 
@@ -34,15 +33,16 @@ async def expect(link: ExchangeLink, content: str, *, timeout: float) -> Parcel:
 class TensorExchange:
     """Embeddings and gradients over one link, for one job."""
 
-    def __init__(self, link: ExchangeLink, dtype: DType, width: int, clock: Clock) -> None:
-        self.link, self.width, self.dtype = link, width, DTYPES[dtype]
-        self._clock = clock
+    def __init__(self, link: ExchangeLink, encoding: str, width: int, clock: Clock) -> None:
+        self.link, self.width = link, width
+        self._encoding, self._clock = encoding_named(encoding)(), clock
 
     async def send(self, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, timeout: float) -> None:
-        """Begin to send the tensor of one batch, in the job's wire type."""
+        """Begin to send the float32 tensor of one batch, in the job's encoding."""
         with self._clock.spend(SENDING):
-            values = tensor.detach().to(self.dtype)
-            await self.link.post(TensorParcel(kind, phase.number, step, values), timeout=timeout)
+            data, encoding = self._encoding.encode(tensor.detach()), type(self._encoding)
+            parcel = TensorParcel(kind, phase.number, step, encoding, len(tensor), self.width, data)
+            await self.link.post(parcel, timeout=timeout)
 
     async def receive(self, kind: Kind, phase: Phase, step: int, rows: int, *, timeout: float) -> Tensor:
         """Return the float32 tensor of one batch; anything but the one that is due is an error naming the sender."""
@@ -56,14 +56,13 @@ class TensorExchange:
             step,
         ):
             raise PartyError(self.link.peer, f"sent {_told(parcel)} where {_due(kind, phase, step)} was due")
-        tensor = parcel.tensor
-        if tensor.shape != (rows, self.width) or tensor.dtype != self.dtype:
-            came, wanted = f"{tuple(tensor.shape)} in {tensor.dtype}", f"{(rows, self.width)} in {self.dtype}"
-            reason = f"sent {_due(kind, phase, step)} with shape {came}; it should be {wanted}".replace("torch.", "")
+        if (parcel.encoding, parcel.rows, parcel.width) != (type(self._encoding), rows, self.width):
+            came = f"{(parcel.rows, parcel.width)} in {parcel.encoding.name}"
+            wanted = f"{(rows, self.width)} in {self._encoding.name}"
+            reason = f"sent {_due(kind, phase, step)} with shape {came}; it should be {wanted}"
             raise PartyError(self.link.peer, reason)
-        # A copy puts the values on an aligned address: matrix products on an unaligned one may round differently, and
-        # the result would not be exact to the bit. The sum is finite only if every value is; it takes one pass.
-        values = tensor.to(torch.float32, copy=True)
+        values = self._encoding.decode(memoryview(parcel.data), rows, self.width)
+        # The sum is finite only if every value is; it takes one pass.
         if not math.isfinite(values.sum().item()):
             hint = "its data or a learning rate that is too high may be the cause"
             reason = f"sent {_due(kind, phase, step)} with values that are not finite; {hint}"

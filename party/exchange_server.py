@@ -13,7 +13,7 @@ from fedora_vfl.wire.channels import listen
 from fedora_vfl.wire.link import Link, check_named, read_first
 from fedora_vfl.wire.meter import Packed
 from fedora_vfl.wire.protocol import check_protocol
-from fedora_vfl.wire.tls import Member, check_caller, check_role
+from fedora_vfl.wire.tls import Member, check_caller
 from party.context import PartyContext
 from party.exchange import ExchangeLink
 from protos.fedora.v1.exchange_pb2 import DESCRIPTOR, Parcel
@@ -93,7 +93,6 @@ class ExchangeServer:
         """Serve one stream for as long as its job lasts."""
         me, federation = self._context.settings.name, self._context.federation
         try:
-            check_role(context, "passive", came="with embeddings")
             parcel, packed = await read_first(context, tensors.unpack, timeout=federation.deadlines.join)
             if not isinstance(parcel, Parcel) or parcel.WhichOneof("content") != "greeting":
                 raise PartyError("a caller", "did not begin with a greeting")

@@ -47,12 +47,12 @@ class Passive(Role):
             call, me=name, peer=active.name, meter=self.context.meter, pack=tensors.pack, unpack=tensors.unpack
         )
         greeting = Greeting(protocol=PROTOCOL, party=name, job=self.job.job)
-        self.exchanges = [TensorExchange(self._link, self.job.wire_dtype, 0, self.context.metrics.clock)]
+        self.exchanges = [TensorExchange(self._link, self.job.encoding, 0, self.context.metrics.clock)]
         try:
             await self._link.send(Parcel(greeting=greeting), timeout=deadlines.join)
             return await self.alignment.offer(self._link, self.context.records.ids, timeout=deadlines.setup)
         except PartyError:
-            await check_right_service(call, active.name, active.address)
+            await check_right_service(call, active.address, **secured)
             raise
 
     async def run_batches(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:

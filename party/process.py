@@ -153,7 +153,7 @@ class PartyProcess:
                 await self._say_goodbye(link)
                 raise
             except PartyError:
-                await check_right_service(call, COORDINATOR, address)
+                await check_right_service(call, address, **secured)
                 raise
             finally:
                 link.close()

@@ -212,6 +212,9 @@ class Role(ABC):
         if phase.checkpoint:
             state.checkpoint()
         rule = rule_for(phase.update, state.networks.parameters(), state.memory)
+        if phase.forward_only == rule.needs_gradients:
+            reason = f"and the update rule of phase {phase.name} disagree on whether gradients are sent back"
+            raise PartyError("coordinator", f"{reason}: install the same release everywhere")
         state.networks.train(phase.train_mode)
         before = [] if rule.parameters_frozen else state.snapshot()
         report = Report(phase=phase.number, rows=sum(len(rows) for rows in drawn), steps=len(drawn))

@@ -1,18 +1,19 @@
 """A party that breaks one rule: python -m tests.rogue FAULT --config PARTY.yaml"""
 
 import asyncio
+import dataclasses
 import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 import party.active
 import party.passive
 import party.process
 from fedora_vfl.wire import tensors
+from fedora_vfl.wire.encodings import ENCODINGS, Float32
 from fedora_vfl.wire.meter import Meter, Packed
 from fedora_vfl.wire.tensors import TensorParcel
 from party.__main__ import main
@@ -31,9 +32,21 @@ STEP = 2  # the first step at which a rule of the exchange is broken
 Change = Callable[[TensorParcel], TensorParcel]
 
 
-def tensor(values: Callable[[Tensor], Tensor]) -> Change:
+def parcel_of(kind: Kind, phase: int, step: int, values: Tensor, encoding: str = "float32") -> TensorParcel:
+    """Return what a party that keeps the rules would send."""
+    chosen = ENCODINGS[encoding]
+    rows, width = values.shape
+    return TensorParcel(kind, phase, step, chosen, rows, width, chosen().encode(values.detach()))
+
+
+def tensor(change: Callable[[Tensor], Tensor], encoding: str = "float32") -> Change:
     """Change the values of an embedding."""
-    return lambda parcel: TensorParcel(parcel.kind, parcel.phase, parcel.step, values(parcel.tensor))
+
+    def changed(parcel: TensorParcel) -> TensorParcel:
+        values = Float32().decode(memoryview(parcel.data), parcel.rows, parcel.width)
+        return parcel_of(parcel.kind, parcel.phase, parcel.step, change(values), encoding)
+
+    return changed
 
 
 CHANGES: dict[str, Change] = {
@@ -41,10 +54,10 @@ CHANGES: dict[str, Change] = {
     "infinity": tensor(lambda values: values / 0.0),
     "rows": tensor(lambda values: values[:-1]),
     "width": tensor(lambda values: values[:, :-1]),
-    "dtype": tensor(lambda values: values.to(torch.float16)),
-    "step": lambda parcel: TensorParcel(parcel.kind, parcel.phase, parcel.step + 1, parcel.tensor),
-    "phase": lambda parcel: TensorParcel(parcel.kind, parcel.phase + 1, parcel.step, parcel.tensor),
-    "kind": lambda parcel: TensorParcel(Kind.GRADIENT, parcel.phase, parcel.step, parcel.tensor),
+    "encoding": tensor(lambda values: values, "float16"),
+    "step": lambda parcel: dataclasses.replace(parcel, step=parcel.step + 1),
+    "phase": lambda parcel: dataclasses.replace(parcel, phase=parcel.phase + 1),
+    "kind": lambda parcel: dataclasses.replace(parcel, kind=Kind.GRADIENT),
 }
 
 
@@ -54,7 +67,7 @@ def break_exchange(change: Change) -> None:
     async def send(
         self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, timeout: float
     ) -> None:
-        parcel = TensorParcel(kind, phase.number, step, tensor.detach())
+        parcel = parcel_of(kind, phase.number, step, tensor)
         await self.link.send(change(parcel) if step == STEP else parcel, timeout=timeout)
 
     TensorExchange.send = send  # type: ignore[method-assign]
@@ -68,7 +81,7 @@ def hang() -> None:
     ) -> None:
         if step == STEP:
             await asyncio.Event().wait()
-        await self.link.send(TensorParcel(kind, phase.number, step, tensor.detach()), timeout=timeout)
+        await self.link.send(parcel_of(kind, phase.number, step, tensor), timeout=timeout)
 
     TensorExchange.send = send  # type: ignore[method-assign]
 

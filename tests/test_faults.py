@@ -123,7 +123,7 @@ def test_a_party_that_its_operator_stops_says_so(tmp_path: Path) -> None:
         ("infinity", "with values that are not finite"),
         ("rows", "it should be (32, 64) in float32"),
         ("width", "with shape (32, 63) in float32"),
-        ("dtype", "with shape (32, 64) in float16"),
+        ("encoding", "with shape (32, 64) in float16"),
         ("step", "sent an embedding for step 3 of phase 1 where an embedding for step 2 of train round 1"),
         ("phase", "sent an embedding for step 2 of phase 2 where an embedding for step 2 of train round 1"),
         ("kind", "sent a gradient for step 2"),
@@ -241,7 +241,7 @@ def test_a_summary_that_cannot_be_one_is_refused(wrong: dict[str, float]) -> Non
 )
 def test_values_that_an_audit_asked_for_must_have_the_norm_that_was_told(data: bytes, said: str) -> None:
     def shown(content: bytes) -> exchange_pb2.Dual:
-        values = [tensor_pb2.Tensor(dtype=tensor_pb2.FLOAT32, shape=[2], data=content)]
+        values = [tensor_pb2.Tensor(encoding=tensor_pb2.FLOAT32, shape=[2], data=content)]
         return exchange_pb2.Dual(norm=5.0, largest=4.0, positive_share=1.0, values=values)
 
     hear(shown(struct.pack("<2f", 3, 4)), audit=True)

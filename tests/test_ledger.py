@@ -10,18 +10,17 @@ from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.cost import BYTES_PER_VALUE, CostModel
+from coordinator.cost import CostModel
 from coordinator.ledger import COLUMNS, Ledger
 from coordinator.phases import CROSS_ENTROPY, FORGET, REMAINING, TEST, TRAIN, VALIDATION, learn, look, share
 from fedora_vfl.errors import LedgerError
+from fedora_vfl.wire.encodings import ENCODINGS, Float32, TensorEncoding
 from fedora_vfl.wire.link import pack_control, unpack_control
 from fedora_vfl.wire.meter import Meter, Packed
-from fedora_vfl.wire.tensors import DTYPES
 from party.batches import SampleSets, draw
 from protos.fedora.v1.control_pb2 import FromCoordinator, FromParty
 from protos.fedora.v1.meter_pb2 import Count, Kind, Reading
-from protos.fedora.v1.phase_pb2 import Adam, Phase, Samples, Sgd, Update
-from protos.fedora.v1.tensor_pb2 import BFLOAT16, FLOAT16, FLOAT32, DType
+from protos.fedora.v1.phase_pb2 import Adam, Influence, Phase, Samples, Sgd, Shift, Update
 
 deterministic = hypothesis.settings(derandomize=True, deadline=None)
 
@@ -294,19 +293,33 @@ def learning(over: Samples, update: Update | None = None) -> Phase:
         (look("test", 1, over=TEST, batch_size=64, loss=CROSS_ENTROPY), 200, 1),
         (look("validation", 1, over=VALIDATION, batch_size=7), 30, 1),
         (look("sample", 1, over=share(TEST, 0.25), batch_size=64), 50, 1),
+        (look("influence", 1, over=FORGET, batch_size=64, update=Update(influence=Influence())), 99, 2),
+        (look("subtraction", 1, over=FORGET, batch_size=64, update=Update(shift=Shift(by=1))), 99, 1),
     ],
 )
-@pytest.mark.parametrize(("dtype", "size"), [(FLOAT32, 4), (FLOAT16, 2), (BFLOAT16, 2)])
+@pytest.mark.parametrize(("encoding", "size"), [("float32", 4), ("float16", 2), ("bfloat16", 2)])
 @pytest.mark.parametrize(("passive", "embedding"), [(1, 1), (2, 64), (32, 512)])
 def test_the_cost_is_rows_by_width_by_size_by_directions_by_passive_parties(
-    phase: Phase, rows: int, directions: int, dtype: DType, size: int, passive: int, embedding: int
+    phase: Phase, rows: int, directions: int, encoding: str, size: int, passive: int, embedding: int
 ) -> None:
-    cost = CostModel(ROWS, embedding, dtype, passive)
+    cost = CostModel(ROWS, embedding, ENCODINGS[encoding], passive)
     assert cost.predict(phase) == rows * embedding * size * directions * passive
 
 
-def test_the_cost_model_knows_every_type_of_the_contract_by_its_real_size() -> None:
-    assert {number: found.itemsize for number, found in DTYPES.items()} == BYTES_PER_VALUE
+class OneScale(Float32):
+    """Whatever the batch, one number more than it has values."""
+
+    @classmethod
+    def nbytes(cls, rows: int, width: int) -> int:
+        return super().nbytes(rows, width) + 4
+
+
+@pytest.mark.parametrize(("rows", "batches"), [(640, 10), (641, 11), (63, 1), (0, 0)])
+def test_the_cost_model_asks_the_encoding_for_every_batch(rows: int, batches: int) -> None:
+    encodings: list[tuple[type[TensorEncoding], int]] = [(Float32, 0), (OneScale, 4 * batches)]
+    for encoding, more in encodings:
+        cost = CostModel({Samples.TRAIN: rows}, embedding=8, encoding=encoding, passive=1)
+        assert cost.predict(learning(TRAIN)) == 2 * (rows * 8 * 4 + more)
 
 
 @deterministic
@@ -314,7 +327,7 @@ def test_the_cost_model_knows_every_type_of_the_contract_by_its_real_size() -> N
 def test_the_cost_model_counts_the_rows_that_parties_draw(rows: int, part: float, batch_size: int) -> None:
     phase = learn("train", 1, over=share(TRAIN, part), update=Update(sgd=Sgd()), batch_size=batch_size, seed=7)
     drawn = draw(SampleSets.consecutive(rows, 0, 1), phase.over, phase.plan)
-    cost = CostModel({Samples.TRAIN: rows}, embedding=1, dtype=FLOAT32, passive=1)
+    cost = CostModel({Samples.TRAIN: rows}, embedding=1, encoding=Float32, passive=1)
     assert cost.predict(phase) == sum(len(batch) for batch in drawn) * 4 * 2
 
 

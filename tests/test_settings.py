@@ -57,13 +57,18 @@ def names_of(kind: type[BaseModel]) -> str:
         ("train: {augment: {shfit: 1}}", "train.augment.shfit", "did you mean `shift`? ", "flip, shift"),
         ("tain: {epochs: 3}", "tain", "did you mean `train`? ", names_of(Job)),
         ("evaluate: {rounds: 3}", "evaluate.rounds", "", "batch_size"),
-        ("wire: {type: float16}", "wire.type", "did you mean `dtype`? ", "dtype"),
+        ("wire: {type: float16}", "wire.type", "did you mean `encoding`? ", "encoding"),
     ],
 )
 def test_an_unknown_setting_is_refused_with_a_near_miss_and_all_that_is_allowed(
     text: str, place: str, hint: str, allowed: str
 ) -> None:
     assert refusal(text) == [f"job.yaml: {place}: unknown setting; {hint}allowed here: {allowed}"]
+
+
+def test_the_encoding_may_be_called_dtype_as_it_was_and_is_shown_by_its_name() -> None:
+    wire = parse("wire: {dtype: float16}", Job, origin="job.yaml").wire
+    assert wire.model_dump(by_alias=True) == {"encoding": "float16"}
 
 
 def test_the_learning_rate_is_among_what_is_allowed_by_its_name_in_the_file() -> None:
@@ -95,7 +100,11 @@ def test_an_unknown_setting_named_like_its_own_group_is_refused_with_what_the_gr
         ("data: 3", "data: should be a valid dictionary", ["(got 3)"]),
         ("train: {optimizer: sdg}", "train.optimizer: should be", ["'sgd'", "'adam'", "(got 'sdg')"]),
         ("train: {optimizer: [sgd]}", "train.optimizer: should be", ["'sgd'", "'adam'"]),
-        ("wire: {dtype: int8}", "wire.dtype: should be", ["'float32'", "'float16'", "'bfloat16'", "(got 'int8')"]),
+        (
+            "wire: {encoding: int8}",
+            "wire.encoding: should be",
+            ["'float32'", "'float16'", "'bfloat16'", "(got 'int8')"],
+        ),
         ("train: {schedule: linear}", "train.schedule: should be", ["'constant'", "'step'", "'cosine'"]),
         ("train: {epochs: -1}", "train.epochs: should be greater than or equal to 0", ["(got -1)"]),
         ("train: {lr: 0}", "train.lr: should be greater than 0", ["(got 0)"]),

@@ -177,7 +177,7 @@ async def forget_with(unlearn: dict[str, Any], out: Path, cut_after: set[int]) -
     async with Interrupted(out, federation, cut_after).serving() as cluster:
         assert job.model is not None
         model = job.model.model_dump_json()
-        setup = Setup(job="job", seed=job.seed, passive=federation.passive, model=model, wire_dtype="FLOAT32")
+        setup = Setup(job="job", seed=job.seed, passive=federation.passive, model=model, encoding="float32")
         await cluster.set_up(setup)
         engine = cluster.engine
         accepted = await engine.request(Request(classes=Classes(classes=["0", "1"], percent=50), seed=job.seed))

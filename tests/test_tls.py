@@ -28,7 +28,7 @@ from fedora_vfl.cluster.submission import submit
 from fedora_vfl.errors import FedoraError, PartyError, SettingsError
 from fedora_vfl.process.core_messages import told_by_core
 from fedora_vfl.settings.federation import Deadlines, Federation
-from fedora_vfl.wire.channels import Secured, dial, listen, path, reach
+from fedora_vfl.wire.channels import Secured, check_right_service, dial, listen, path, reach
 from fedora_vfl.wire.handshakes import diagnose
 from fedora_vfl.wire.protocol import PROTOCOL
 from fedora_vfl.wire.tls import COORDINATOR_MEMBER, ROLES, Credentials, Member, caller, check_secured, is_loopback
@@ -195,8 +195,12 @@ async def hello(address: str, shown: Credentials, name: str) -> FromCoordinator:
     async with dial(address, 10, **secured) as channel:
         await reach(channel, address, PATIENCE, **secured)
         call: Any = channel.stream_stream(path(JOIN))()
-        await call.write(FromParty(hello=Hello(protocol=PROTOCOL, party=name)).SerializeToString())
-        return FromCoordinator.FromString(await call.read())
+        try:
+            await call.write(FromParty(hello=Hello(protocol=PROTOCOL, party=name)).SerializeToString())
+            return FromCoordinator.FromString(await call.read())
+        except grpc.RpcError:
+            await check_right_service(call, address, **secured)
+            raise
 
 
 async def in_log(cluster: LocalCluster, name: str, sentence: str) -> None:
@@ -222,16 +226,22 @@ def test_nobody_joins_or_submits_under_a_name_or_role_that_is_not_its_certificat
             for shown, name, said in (
                 ("passive-1", "passive-2", "came as passive-2 (passive), which its certificate does not allow"),
                 ("passive-1", "active", "came as active (active), which its certificate does not allow"),
-                ("operator", "passive-1", "came to join, which only a certificate of role active or passive allows"),
             ):
                 answer = await hello(address, mine[shown], name)
                 assert answer.failure.reason == said and answer.failure.culprit == str(mine[shown].member)
                 await in_log(cluster, "coordinator", said)
+            said = "came to join, which only a certificate of role active or passive allows"
+            for name in ("operator", "passive-1"):
+                with pytest.raises(PartyError) as refused:
+                    await hello(address, mine["operator"], name)
+                assert str(refused.value) == f"operator (operator) {said}"
+            await in_log(cluster, "coordinator", said)
             assert (await hello(address, mine["passive-1"], "passive-1")).WhichOneof("content") == "welcome"
             for shown in ("passive-1", "active"):
                 with pytest.raises(PartyError) as caught:
                     await submit(address, "", origin="", follow=print, deadlines=Deadlines(), credentials=mine[shown])
-                assert "came with a job, which only a certificate of role operator allows" in str(caught.value)
+                said = "came with a job, which only a certificate of role operator allows"
+                assert str(caught.value) == f"{mine[shown].member} {said}"
 
     asyncio.run(work())
 

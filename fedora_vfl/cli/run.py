@@ -41,7 +41,7 @@ def run(
         data:  {source: income, parties: 2}    # digits, cifar10, medmnist, csv ...
         model: {bottom: mlp, hidden: [128], embedding: 64, top: [128]}
         train: {epochs: 10, batch_size: 256, optimizer: adam, lr: 0.001}
-        wire:  {dtype: float32}                # or float16, bfloat16
+        wire:  {encoding: float32}             # or float16, bfloat16
         seed:  0
 
     With `forget` the trained model then forgets, and a certificate is written:

@@ -42,6 +42,6 @@ async def submit(
                     case _:
                         follow(event)
         except grpc.RpcError:
-            await check_right_service(call, COORDINATOR, address)
+            await check_right_service(call, address, **secured)
     why = "the process ended or was stopped, or the network is cut"
     raise PartyError(COORDINATOR, f"is gone: the connection to it broke ({why})", Failure.LOST)

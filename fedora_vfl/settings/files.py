@@ -30,7 +30,7 @@ class Chosen:
 
 
 # What other software calls some settings, and no comparison of letters would find.
-ALSO_CALLED = {"learning_rate": "lr", "learning-rate": "lr", "load": "from", "name": "source"}
+ALSO_CALLED = {"learning_rate": "lr", "learning-rate": "lr", "load": "from", "name": "source", "type": "encoding"}
 
 
 def load(path: Path, kind: type[S]) -> S:

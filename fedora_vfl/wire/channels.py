@@ -14,6 +14,7 @@ from google.protobuf.descriptor import MethodDescriptor
 
 from fedora_vfl.errors import PartyError, PortError
 from fedora_vfl.wire import addresses
+from fedora_vfl.wire.authorisation import Authorisation
 from fedora_vfl.wire.handshakes import diagnose, look
 from fedora_vfl.wire.tls import Credentials, Member
 from protos.fedora.v1.failure_pb2 import Failure
@@ -113,11 +114,17 @@ async def reach(
     raise PartyError(peer.name, f"cannot be reached at {address} within {timeout:g} s{obstacle}", Failure.SILENT)
 
 
-async def check_right_service(call: grpc.aio.Call, name: str, address: str) -> None:
-    """After a call has failed: say so if whoever answers at the address is not the one that was meant."""
-    if call.done() and await call.code() == grpc.StatusCode.UNIMPLEMENTED:
+async def check_right_service(
+    call: grpc.aio.Call, address: str, *, credentials: Credentials | None, peer: Member
+) -> None:
+    """After a call has failed: say so if it was not for this caller, or not for whoever answers at the address."""
+    code = await call.code() if call.done() else None
+    if code == grpc.StatusCode.PERMISSION_DENIED:
+        me = str(credentials.member) if credentials else "a caller"
+        raise PartyError(me, await call.details(), Failure.PROTOCOL) from None
+    if code == grpc.StatusCode.UNIMPLEMENTED:
         reason = f"is not what answers at {address}: the address leads to something else"
-        raise PartyError(name, reason, Failure.PROTOCOL) from None
+        raise PartyError(peer.name, reason, Failure.PROTOCOL) from None
 
 
 async def listen(
@@ -127,9 +134,10 @@ async def listen(
     *,
     credentials: Credentials | None,
     answer: float | None = None,
+    refused: Callable[[str], None] | None = None,
 ) -> grpc.aio.Server:
-    """Start a server for the given methods."""
-    server = grpc.aio.server(options=options(silence, answer))
+    """Start a server for the given methods; `refused` is told the path of each that a caller may not call."""
+    server = grpc.aio.server(interceptors=[Authorisation(refused)], options=options(silence, answer))
     for method, handler in handlers.items():
         service = method.containing_service.full_name
         generic = grpc.method_handlers_generic_handler(service, {method.name: handler})

@@ -1,36 +1,24 @@
-"""Tensors to bytes and back, in protobuf's own format, with one copy on sending and none on arrival.
+"""Encoded tensors to messages and back, in protobuf's own format, with one copy on sending and none on arrival.
 
 protobuf's Python classes copy a bytes field three times on the way out and twice on the way in. A parcel that carries a
 tensor is therefore written and read here by hand. What goes out is what `Parcel.SerializeToString` could have written;
 what comes in may be written by any protobuf library. The tests hold both against the generated classes.
 """
 
-import math
-import warnings
 from dataclasses import dataclass
 
-import torch
-
+from fedora_vfl.wire.encodings import TensorEncoding, encoding_numbered
 from fedora_vfl.wire.meter import Packed
 from protos.fedora.v1.exchange_pb2 import Parcel
 from protos.fedora.v1.meter_pb2 import Kind
-from protos.fedora.v1.tensor_pb2 import BFLOAT16, FLOAT16, FLOAT32, DType, Tensor
+from protos.fedora.v1.tensor_pb2 import Tensor
 
-# Received bytes are never written to, which is what torch warns about.
-warnings.filterwarnings("ignore", message="The given buffer is not writable", category=UserWarning)
-
-DTYPES: dict[DType, torch.dtype] = {FLOAT32: torch.float32, FLOAT16: torch.float16, BFLOAT16: torch.bfloat16}
-WIRE_TYPES: dict[torch.dtype, DType] = {found: number for number, found in DTYPES.items()}
-MOST_DIMENSIONS = 8
 FIELDS: dict[Kind, int] = {
     Kind.EMBEDDING: Parcel.EMBEDDING_FIELD_NUMBER,
     Kind.GRADIENT: Parcel.GRADIENT_FIELD_NUMBER,
 }
 KINDS: dict[int, Kind] = {field: kind for kind, field in FIELDS.items()}
 _OTHER_CONTENTS = {one.number for one in Parcel.DESCRIPTOR.oneofs_by_name["content"].fields} - set(KINDS)
-
-if {DType.Value(name) for name in DType.keys()} - {0} != set(DTYPES):  # noqa: SIM118 (an enum wrapper, not a dict)
-    raise ImportError("a DType of the wire contract has no torch type")
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
@@ -41,12 +29,15 @@ class MalformedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TensorParcel:
-    """An embedding or a gradient, for one batch of one phase."""
+    """An embedding or a gradient, for one batch of one phase, in encoded form."""
 
     kind: Kind
     phase: int
     step: int
-    tensor: torch.Tensor
+    encoding: type[TensorEncoding]
+    rows: int
+    width: int
+    data: bytes | memoryview
 
 
 def pack(parcel: Parcel | TensorParcel) -> Packed:
@@ -57,11 +48,11 @@ def pack(parcel: Parcel | TensorParcel) -> Packed:
 
 
 def unpack(data: bytes) -> tuple[Parcel | TensorParcel, Packed]:
-    """Read a parcel; a tensor's memory is the received buffer itself."""
+    """Read a parcel; a tensor's data is a part of the received buffer itself."""
     try:
         found = _unpack_tensor(data)
         if found is not None:
-            return found, Packed(data, found.kind, found.tensor.nbytes)
+            return found, Packed(data, found.kind, len(found.data))
         parcel = Parcel.FromString(data)
     except MalformedError:
         raise
@@ -81,15 +72,14 @@ def _labelled(parcel: Parcel, data: bytes) -> Packed:
 
 
 def _pack_tensor(parcel: TensorParcel) -> Packed:
-    values = parcel.tensor.detach().contiguous()
-    # numpy has no bfloat16: two bytes are two bytes. Flat, because a memoryview with a dimension of 0 cannot be cast.
-    raw = (values.view(torch.int16) if values.itemsize == 2 else values).flatten().numpy().data.cast("B")
-    header = Tensor(dtype=WIRE_TYPES[values.dtype], shape=values.shape).SerializeToString()
-    if raw.nbytes:
-        header += _tag(Tensor.DATA_FIELD_NUMBER, _BYTES) + _varint(raw.nbytes)
+    size = len(parcel.data)
+    header = _tag(Tensor.ENCODING_FIELD_NUMBER, _VARINT) + _varint(parcel.encoding.number)
+    header += Tensor(shape=(parcel.rows, parcel.width)).SerializeToString()
+    if size:
+        header += _tag(Tensor.DATA_FIELD_NUMBER, _BYTES) + _varint(size)
     start = Parcel(phase=parcel.phase, step=parcel.step).SerializeToString()
-    start += _tag(FIELDS[parcel.kind], _BYTES) + _varint(len(header) + raw.nbytes)
-    return Packed(b"".join((start, header, raw)), parcel.kind, raw.nbytes)
+    start += _tag(FIELDS[parcel.kind], _BYTES) + _varint(len(header) + size)
+    return Packed(b"".join((start, header, parcel.data)), parcel.kind, size)
 
 
 def _unpack_tensor(data: bytes) -> TensorParcel | None:
@@ -121,17 +111,17 @@ def _unpack_tensor(data: bytes) -> TensorParcel | None:
         return None
     if others:
         raise MalformedError("holds a tensor and something else besides")
-    return TensorParcel(kind, phase, step, tensor)
+    return TensorParcel(kind, phase, step, *tensor)
 
 
-def _read_tensor(data: bytes, at: int, end: int) -> torch.Tensor:
-    """Read the nested Tensor message between two offsets."""
-    dtype, shape, offset, size = 0, list[int](), at, 0
+def _read_tensor(data: bytes, at: int, end: int) -> tuple[type[TensorEncoding], int, int, memoryview]:
+    """Read the nested Tensor message between two offsets: encoding, rows, width, data."""
+    number, shape, offset, size = 0, list[int](), at, 0
     while at < end:
         tag, at = _read_varint(data, at)
         field, wire_type = tag >> 3, tag & 7
-        if field == Tensor.DTYPE_FIELD_NUMBER and wire_type == _VARINT:
-            dtype, at = _read_varint(data, at)
+        if field == Tensor.ENCODING_FIELD_NUMBER and wire_type == _VARINT:
+            number, at = _read_varint(data, at)
         elif field == Tensor.SHAPE_FIELD_NUMBER and wire_type == _VARINT:
             length, at = _read_varint(data, at)
             shape.append(length)
@@ -148,17 +138,16 @@ def _read_tensor(data: bytes, at: int, end: int) -> torch.Tensor:
             at = _skip(data, at, wire_type)
     if at != end or end > len(data):
         raise MalformedError("is cut short")
-    found = DTYPES.get(dtype)  # type: ignore[call-overload]
-    if found is None:
-        raise MalformedError(f"holds values of unknown type {dtype}")
-    if len(shape) > MOST_DIMENSIONS or any(length >= 2**32 for length in shape):
-        raise MalformedError(f"holds a tensor with more than {MOST_DIMENSIONS} dimensions, or a dimension over 2³²")
-    count = math.prod(shape)
-    if count * found.itemsize != size:
-        raise MalformedError(f"holds {size} bytes of values, but its shape {shape} needs {count * found.itemsize}")
-    if count == 0:
-        return torch.empty(shape, dtype=found)
-    return torch.frombuffer(data, dtype=found, count=count, offset=offset).view(shape)
+    encoding = encoding_numbered(number)
+    if encoding is None:
+        raise MalformedError(f"holds values in the encoding {number}, which is not known here")
+    if len(shape) != 2 or max(shape) >= 2**32:
+        raise MalformedError("holds a tensor that is no matrix, or has a dimension over 2³²")
+    rows, width = shape
+    if size != encoding.nbytes(rows, width):
+        needed = f"its shape {shape} in {encoding.name} needs {encoding.nbytes(rows, width)}"
+        raise MalformedError(f"holds {size} bytes of values, but {needed}")
+    return encoding, rows, width, memoryview(data)[offset : offset + size]
 
 
 def _skip(data: bytes, at: int, wire_type: int) -> int:

@@ -144,13 +144,6 @@ def check_caller(context: "grpc.aio.ServicerContext[Any, Any]", claimed: Member)
         raise PartyError(str(shown), f"came as {claimed}, which its certificate does not allow")
 
 
-def check_role(context: "grpc.aio.ServicerContext[Any, Any]", *roles: str, came: str) -> None:
-    """Refuse whoever has another role, before anything is read from it; plaintext is believed."""
-    shown = caller(context)
-    if shown is not None and shown.role not in roles:
-        raise PartyError(str(shown), f"came {came}, which only a certificate of role {' or '.join(roles)} allows")
-
-
 def is_loopback(address: str) -> bool:
     """Return whether an address is on this machine alone."""
     host, _ = addresses.split(address)

@@ -51,7 +51,7 @@ class DualMessages:
         )
         for value in values or ():
             data = value.detach().cpu().contiguous().numpy().tobytes()
-            dual.values.append(Tensor(dtype=FLOAT32, shape=value.shape, data=data))
+            dual.values.append(Tensor(encoding=FLOAT32, shape=value.shape, data=data))
         await self._send(dual)
 
     async def _send(self, dual: Dual) -> None:

@@ -68,7 +68,7 @@ class Sweep:
             "train": {"from": _original(point)},
             "forget": cell.forget,
             "unlearn": cell.unlearn,
-            "wire": {"dtype": point.dtype},
+            "wire": {"encoding": point.dtype},
             "certificate": False,
         }
         before = await asyncio.to_thread(stage.counters)

@@ -1,4 +1,3 @@
-from protos.fedora.v1 import tensor_pb2 as _tensor_pb2
 from protos.fedora.v1 import failure_pb2 as _failure_pb2
 from protos.fedora.v1 import meter_pb2 as _meter_pb2
 from protos.fedora.v1 import phase_pb2 as _phase_pb2
@@ -89,20 +88,20 @@ class Welcome(_message.Message):
     def __init__(self, version: _Optional[str] = ...) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("job", "seed", "passive", "model", "wire_dtype", "load")
+    __slots__ = ("job", "seed", "passive", "model", "encoding", "load")
     JOB_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     PASSIVE_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
-    WIRE_DTYPE_FIELD_NUMBER: _ClassVar[int]
+    ENCODING_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
     job: str
     seed: int
     passive: _containers.RepeatedScalarFieldContainer[str]
     model: str
-    wire_dtype: _tensor_pb2.DType
+    encoding: str
     load: str
-    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., wire_dtype: _Optional[_Union[_tensor_pb2.DType, str]] = ..., load: _Optional[str] = ...) -> None: ...
+    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., encoding: _Optional[str] = ..., load: _Optional[str] = ...) -> None: ...
 
 class Ready(_message.Message):
     __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training")

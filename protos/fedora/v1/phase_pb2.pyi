@@ -224,7 +224,7 @@ class Augmentation(_message.Message):
     def __init__(self, flip: _Optional[bool] = ..., shift: _Optional[int] = ...) -> None: ...
 
 class Phase(_message.Message):
-    __slots__ = ("number", "name", "round", "over", "plan", "loss", "update", "train_mode", "augmentation", "checkpoint", "offline")
+    __slots__ = ("number", "name", "round", "over", "plan", "loss", "update", "train_mode", "augmentation", "checkpoint", "offline", "forward_only")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -236,6 +236,7 @@ class Phase(_message.Message):
     AUGMENTATION_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     OFFLINE_FIELD_NUMBER: _ClassVar[int]
+    FORWARD_ONLY_FIELD_NUMBER: _ClassVar[int]
     number: int
     name: str
     round: int
@@ -247,7 +248,8 @@ class Phase(_message.Message):
     augmentation: Augmentation
     checkpoint: bool
     offline: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., round: _Optional[int] = ..., over: _Optional[_Union[Samples, _Mapping]] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., train_mode: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ..., checkpoint: _Optional[bool] = ..., offline: _Optional[_Iterable[str]] = ...) -> None: ...
+    forward_only: bool
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., round: _Optional[int] = ..., over: _Optional[_Union[Samples, _Mapping]] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., train_mode: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ..., checkpoint: _Optional[bool] = ..., offline: _Optional[_Iterable[str]] = ..., forward_only: _Optional[bool] = ...) -> None: ...
 
 class Report(_message.Message):
     __slots__ = ("phase", "rows", "steps", "change_squared", "compute_seconds", "wait_seconds", "loss_sum", "correct", "figures")

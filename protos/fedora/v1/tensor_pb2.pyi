@@ -7,23 +7,23 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class DType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+class Encoding(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
-    DTYPE_UNSPECIFIED: _ClassVar[DType]
-    FLOAT32: _ClassVar[DType]
-    FLOAT16: _ClassVar[DType]
-    BFLOAT16: _ClassVar[DType]
-DTYPE_UNSPECIFIED: DType
-FLOAT32: DType
-FLOAT16: DType
-BFLOAT16: DType
+    ENCODING_UNSPECIFIED: _ClassVar[Encoding]
+    FLOAT32: _ClassVar[Encoding]
+    FLOAT16: _ClassVar[Encoding]
+    BFLOAT16: _ClassVar[Encoding]
+ENCODING_UNSPECIFIED: Encoding
+FLOAT32: Encoding
+FLOAT16: Encoding
+BFLOAT16: Encoding
 
 class Tensor(_message.Message):
-    __slots__ = ("dtype", "shape", "data")
-    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("encoding", "shape", "data")
+    ENCODING_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
-    dtype: DType
+    encoding: Encoding
     shape: _containers.RepeatedScalarFieldContainer[int]
     data: bytes
-    def __init__(self, dtype: _Optional[_Union[DType, str]] = ..., shape: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, encoding: _Optional[_Union[Encoding, str]] = ..., shape: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ...) -> None: ...
