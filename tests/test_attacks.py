@@ -343,17 +343,22 @@ def test_a_forged_folder_with_a_federation_file_of_its_own_does_not_pass(
 # Messages
 
 
-async def longest_wait(address: str, work: asyncio.Task[Any]) -> float:
-    """Ask a member again and again how it is while something is under way; return the longest that it took."""
+async def longest_wait(address: str, work: Coroutine[Any, Any, None]) -> float:
+    """Ask a member again and again how it is while some work lasts; return the longest that it took to answer."""
     longest = 0.0
     async with grpc.aio.insecure_channel(address) as channel:
-        while not work.done() and longest < STALL_SECONDS:
-            began = time.monotonic()
-            try:
-                await ask(channel, UP, timeout=2 * STALL_SECONDS)
-            except grpc.aio.AioRpcError as error:
-                assert error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-            longest = max(longest, time.monotonic() - began)
+        await channel.channel_ready()
+        task = asyncio.create_task(work)
+        try:
+            while not task.done() and longest < STALL_SECONDS:
+                began = time.monotonic()
+                try:
+                    await ask(channel, UP, timeout=2 * STALL_SECONDS)
+                except grpc.aio.AioRpcError as error:
+                    assert error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+                longest = max(longest, time.monotonic() - began)
+        finally:
+            task.cancel()
     return longest
 
 
@@ -374,11 +379,7 @@ def test_a_message_of_many_small_fields_does_not_hold_up_the_active_party(tmp_pa
                 except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
                     pass  # refused before it was read
 
-            work = asyncio.create_task(send())
-            try:
-                return await longest_wait(address, work)
-            finally:
-                work.cancel()
+            return await longest_wait(address, send())
 
     programs: dict[str, list[str]] = {COORDINATOR: [], "passive-1": [], "passive-2": []}
     assert on_cluster(tmp_path, scenario, programs=programs) < STALL_SECONDS
@@ -507,13 +508,12 @@ def test_a_job_that_names_many_people_does_not_hold_up_the_coordinator(tmp_path:
         address = cluster.federation.coordinator.address
         async with grpc.aio.insecure_channel(address) as channel:
             await channel.channel_ready()
-            ask_for: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(path(SUBMIT))
-            call = ask_for(message.SerializeToString())
-            work = asyncio.ensure_future(call.read())  # its first word, that parties are missing
-            try:
-                return await longest_wait(address, work)
-            finally:
-                work.cancel()
+            submit_job: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(path(SUBMIT))
+
+            async def send() -> None:
+                await submit_job(message.SerializeToString()).read()  # the first word: that parties are missing
+
+            return await longest_wait(address, send())
 
     programs: dict[str, list[str]] = {"active": [], "passive-1": [], "passive-2": []}
     assert on_cluster(tmp_path, scenario, programs=programs) < STALL_SECONDS
