@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -173,7 +174,7 @@ def ask_one_party_to_forget_others() -> None:
         async def send_others(parcel: Parcel | TensorParcel, *, timeout: float | None = None) -> None:
             if isinstance(parcel, Parcel) and parcel.WhichOneof("content") == "forget":
                 asked = set(parcel.forget.rows)
-                others = [row for row in range(len(self.order.train)) if row not in asked]
+                others = [row for row in range(len(self.state.order.train)) if row not in asked]
                 parcel = Parcel(forget=Forget(rows=others[: len(asked)]))
             await honest(parcel, timeout=timeout)
 

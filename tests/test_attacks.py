@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -40,10 +39,12 @@ from party.data.reading import read
 from party.data.split import assign
 from party.passive import OPEN
 from party.settings import load_party
-from party.state import FORMAT, assemble, reload
+from party.state import MODEL_FORMAT, assemble, reload
+from party.tensor_files import read_tensors
 from protos.fedora.v1.control_pb2 import DESCRIPTOR, Event
 from protos.fedora.v1.control_pb2 import Job as JobMessage
 from protos.fedora.v1.exchange_pb2 import Order
+from protos.fedora.v1.failure_pb2 import Failure
 from tests.conftest import as_job, write_people, write_yaml
 from tests.rogue import LIES
 from tests.test_faults import DEADLINES, LONG, Reached
@@ -114,6 +115,12 @@ def failure(folder: Path, content: dict[str, Any], *, programs: dict[str, list[s
     return on_cluster(folder, scenario, programs=programs)
 
 
+def check_refusal(error: FedoraError) -> None:
+    """Pass on what is a fault of the software, or of the attack itself, and no refusal."""
+    if error.kind == Failure.INTERNAL:
+        raise error
+
+
 # Features
 
 
@@ -133,8 +140,8 @@ def recovered(embeddings: Tensor, model: Model, *, seed: int, place: int) -> Ten
 def encoded_features(folder: Path, party: str) -> Tensor:
     """Return a party's rows as its bottom model sees them."""
     settings, _ = load_party(folder / "run" / "parties" / f"{party}.yaml")
-    with safe_open(settings.model_path("original"), framework="pt") as file:
-        description = json.loads(file.metadata()[FORMAT])
+    file = settings.model_path("original")
+    _, description = read_tensors(file, format=MODEL_FORMAT, what="a saved model")
     records = read(settings.data, with_labels=False)
     assert records.features is not None
     return from_json(description["encoding"]).apply(records.features).batch(torch.arange(len(records.ids)))
@@ -148,7 +155,8 @@ def test_an_active_party_cannot_recover_features_from_embeddings(tmp_path: Path)
     async def scenario(cluster: LocalCluster, submit: Submit) -> bool:
         try:
             await submit(job)
-        except FedoraError:
+        except FedoraError as error:
+            check_refusal(error)
             return False  # a party that refuses such a job gives nothing away
         return True
 
@@ -192,7 +200,8 @@ def test_an_operator_cannot_learn_a_person_s_label(tmp_path: Path) -> None:
                         "certificate": False,
                     }
                 )
-            except FedoraError:
+            except FedoraError as error:
+                check_refusal(error)
                 continue  # a refusal tells nothing
             told = result["unlearned"]["forget_accuracy"]
             if told is not None:
@@ -286,6 +295,7 @@ def test_parties_that_forget_different_rows_get_no_certificate(tmp_path: Path) -
         try:
             await submit(FORGET)
         except FedoraError as error:
+            check_refusal(error)
             return error
         return None
 
@@ -519,7 +529,6 @@ def test_a_job_that_names_many_people_does_not_hold_up_the_coordinator(tmp_path:
     assert on_cluster(tmp_path, scenario, programs=programs) < STALL_SECONDS
 
 
-@hole("a model file has no digest of its own")
 @pytest.mark.parametrize("place", ["header", "parameters"])
 def test_a_damaged_model_file_is_never_loaded(place: str, tmp_path: Path) -> None:
     lay_out(tmp_path, rows=60)
@@ -529,9 +538,9 @@ def test_a_damaged_model_file_is_never_loaded(place: str, tmp_path: Path) -> Non
     model, passive = Model(embedding=4, top=[8]), ["passive-1", "passive-2"]
     state = assemble(records, order, party="active", place=2, seed=0, model=model, own_bottom=None, passive=passive)
     file = tmp_path / "model.safetensors"
-    state.save(file, "identity", "")
+    state.save_model(file, "identity", "")
     whole = file.read_bytes()
-    reload(records, order, file, place=2, wanted=None, passive=passive)
+    reload(records, order, file, wanted=None, passive=passive)
 
     header = 8 + int.from_bytes(whole[:8], "little")
     places = range(header) if place == "header" else range(header, len(whole))
@@ -540,7 +549,7 @@ def test_a_damaged_model_file_is_never_loaded(place: str, tmp_path: Path) -> Non
     for at, by in zip(draw.choice(places, 200), draw.integers(1, 256, 200), strict=True):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ by]) + whole[at + 1 :])
         try:
-            reload(records, order, file, place=2, wanted=None, passive=passive)
+            reload(records, order, file, wanted=None, passive=passive)
             unnoticed.append(at)
         except DataError:
             pass
