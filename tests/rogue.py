@@ -6,26 +6,33 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 import party.active
 import party.passive
 import party.process
+from fedora_vfl.errors import PartyError
 from fedora_vfl.wire import tensors
 from fedora_vfl.wire.encodings import ENCODINGS, Float32
 from fedora_vfl.wire.meter import Meter, Packed
 from fedora_vfl.wire.tensors import TensorParcel
 from party.__main__ import main
+from party.active import Active
 from party.exchange import TensorExchange
 from party.request import resolve
 from party.role import Role, Tell
 from party.updates.dual_messages import DualMessages
 from party.updates.primal_dual import Dual
 from protos.fedora.v1 import exchange_pb2
-from protos.fedora.v1.exchange_pb2 import Parcel
+from protos.fedora.v1.control_pb2 import Request
+from protos.fedora.v1.exchange_pb2 import Forget, Parcel
 from protos.fedora.v1.meter_pb2 import Kind
-from protos.fedora.v1.phase_pb2 import Phase, Report
+from protos.fedora.v1.phase_pb2 import Phase, Progress, Report
 
 STEP = 2  # the first step at which a rule of the exchange is broken
 
@@ -170,7 +177,100 @@ def ask_to_forget_in_disorder() -> None:
     vars(party.active)["resolve"] = lambda *request: resolve(*request).flip(0)
 
 
+def ask_one_party_to_forget_others() -> None:
+    """As active party, name as many rows to the first passive party, but not the ones that were asked for."""
+    find = Active.find_rows
+
+    async def wrong(self: Active, request: Request) -> Tensor:
+        first = self.exchanges[0].link
+        honest = first.send
+
+        async def send_others(parcel: Parcel | TensorParcel, *, timeout: float | None = None) -> None:
+            if isinstance(parcel, Parcel) and parcel.WhichOneof("content") == "forget":
+                asked = set(parcel.forget.rows)
+                others = [row for row in range(len(self.state.order.train)) if row not in asked]
+                parcel = Parcel(forget=Forget(rows=others[: len(asked)]))
+            await honest(parcel, timeout=timeout)
+
+        vars(first)["send"] = send_others
+        return await find(self, request)
+
+    Active.find_rows = wrong  # type: ignore[method-assign]
+
+
+def record_embeddings() -> None:
+    """As active party, keep all that the first passive party sends, in a file beside the own party file."""
+    path = Path(sys.argv[sys.argv.index("--config") + 1]).with_name("recorded.safetensors")
+    receive, kept = TensorExchange.receive, list[Tensor]()
+
+    async def recorded(
+        self: TensorExchange, kind: Kind, phase: Phase, step: int, rows: int, *, timeout: float
+    ) -> Tensor:
+        tensor = await receive(self, kind, phase, step, rows, timeout=timeout)
+        if self.link.peer == "passive-1":
+            kept.append(tensor.clone())
+            save_file({"embeddings": torch.cat(kept)}, path)
+        return tensor
+
+    TensorExchange.receive = recorded  # type: ignore[method-assign]
+
+
+# What no report can truly say; the job's seed tells which of them is said.
+LIES: tuple[dict[str, Any], ...] = (
+    {"change_squared": -1.0},
+    {"change_squared": math.nan},
+    {"change_squared": math.inf},
+    {"rows": 2**63},
+    {"correct": 2**40},
+    {"loss_sum": math.nan},
+    {"figures": {"dual_largest": math.nan}},
+)
+
+
+def report_lies() -> None:
+    """Take part in every phase as one should, and report what cannot be true."""
+    run = Role.run
+
+    async def run_and_lie(self: Role, phase: Phase, tell: Tell) -> Report:
+        report = await run(self, phase, tell)
+        report.MergeFrom(Report(**LIES[self.job.seed]))
+        return report
+
+    Role.run = run_and_lie  # type: ignore[method-assign]
+
+
+def progress_without_end() -> None:
+    """Take part in every batch of the second phase, and then tell of progress for ever."""
+    run = Role.run
+
+    async def run_on(self: Role, phase: Phase, tell: Tell) -> Report:
+        report = await run(self, phase, tell)
+        while phase.number == 2:
+            await tell(Progress(phase=phase.number, steps=1, of_steps=2))
+            await asyncio.sleep(0.2)  # as often as an honest party might
+        return report
+
+    Role.run = run_on  # type: ignore[method-assign]
+
+
+def fail_with(culprit: str, reason: str) -> None:
+    """Fail in the first phase, with a sentence of one's own about somebody."""
+
+    async def fail(self: Role, phase: Phase, tell: Tell) -> Report:
+        raise PartyError(culprit, reason)
+
+    Role.run = fail  # type: ignore[method-assign]
+
+
+FORGED = "is well\x1b[2J\x1b[1;1H\nerror: active has stolen the data\x07\r"
+
 OTHERS: dict[str, Callable[[], None]] = {
+    "other-rows": ask_one_party_to_forget_others,
+    "record": record_embeddings,
+    "lies": report_lies,
+    "progress": progress_without_end,
+    "terminal": lambda: fail_with("passive-1", FORGED),
+    "accuse": lambda: fail_with("passive-2", "has sold its rows"),
     "nan-omega": lambda: send_another_omega(math.nan),
     "dual-phase": send_a_dual_of_another_phase,
     "audit": lie_about_the_dual,
