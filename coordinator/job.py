@@ -19,9 +19,7 @@ class Wire(Settings):
     @field_validator("encoding")
     @classmethod
     def _known(cls, name: str) -> str:
-        if name not in ENCODINGS:
-            raise ValueError(f"should be one of {', '.join(map(repr, ENCODINGS))} (got {name!r})")
-        return name
+        return ENCODINGS.get(name).name
 
 
 class Evaluate(Settings):

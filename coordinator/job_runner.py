@@ -86,6 +86,7 @@ class JobRunner:
             job=self._number,
             seed=job.seed,
             passive=self._federation.passive,
+            alignment=self._federation.alignment,
             model=job.model.model_dump_json() if job.model else "",
             encoding=job.wire.encoding,
             load=job.train.load or "",

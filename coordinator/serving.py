@@ -11,10 +11,10 @@ import grpc
 from coordinator.jobs import SUBMIT, Jobs
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.roster import JOIN, Roster
+from fedora_vfl.plugins import load_plugin
 from fedora_vfl.process.health import Health
 from fedora_vfl.process.metrics import CertificateMetrics, Source, TrafficMetrics, served
 from fedora_vfl.settings.federation import load_federation
-from fedora_vfl.settings.plugins import load_plugin
 from fedora_vfl.signing import SigningKey
 from fedora_vfl.wire.addresses import check_address
 from fedora_vfl.wire.channels import listen

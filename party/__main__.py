@@ -20,8 +20,8 @@ async def live(config: Path, plugins: Sequence[Path], metrics: str | None, alive
     # Imported here: they bring torch, which takes seconds, and --help should not.
     import torch
 
+    from fedora_vfl.plugins import load_plugin
     from fedora_vfl.process.metrics import served
-    from fedora_vfl.settings.plugins import load_plugin
     from party.alive import kept_alive
     from party.device import device_for
     from party.process import PartyProcess

@@ -1,30 +1,48 @@
-"""Finding the rows that all parties hold, and one order for them.
+"""Finding the rows that all parties hold, and one order for them; the federation file names the way."""
 
-`Alignment` is the place where private set intersection goes. What stands here now compares ids in the open: the active
-party learns every id a passive party holds, a passive party learns which of its ids all others hold too.
-"""
-
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 from fedora_vfl.errors import DataError, PartyError
+from fedora_vfl.plugins import Registry
 from party.exchange import ExchangeLink, expect
 from protos.fedora.v1.exchange_pb2 import Offer, Order, Parcel
 from protos.fedora.v1.failure_pb2 import Failure
 
 
-class Alignment(Protocol):
-    """How the common ids are found; one side at each kind of party."""
+class Alignment(ABC):
+    """How the common ids are found; one side at each kind of party. An object of it serves one job."""
 
+    @abstractmethod
     async def offer(self, link: ExchangeLink, ids: Sequence[str], *, timeout: float) -> Order:
-        """Take part as a passive party and return the common ids."""
+        """Take part as a passive party and return the common ids.
 
+        Args:
+            link: The stream to the active party.
+            ids: All ids that this party holds.
+            timeout: Seconds for each message.
+        """
+
+    @abstractmethod
     async def arrange(self, links: Sequence[ExchangeLink], ids: dict[str, str], *, timeout: float) -> Order:
-        """Take part as the active party, whose ids come with the set each belongs to, and return the common ids."""
+        """Take part as the active party, tell the others, and return the common ids in the order for all.
+
+        Args:
+            links: The streams to all passive parties.
+            ids: The active party's ids, with the set that each belongs to: train, validation, test or probe.
+            timeout: Seconds for each message.
+        """
 
 
-class PlainComparison:
-    """Compare ids in the open."""
+ALIGNMENTS: Registry[type[Alignment]] = Registry("alignment")
+
+
+@ALIGNMENTS.register("plain")
+class PlainComparison(Alignment):
+    """Compare ids in the open.
+
+    The active party learns every id that a passive one holds; a passive party learns which of its ids all others hold.
+    """
 
     async def offer(self, link: ExchangeLink, ids: Sequence[str], *, timeout: float) -> Order:
         """Send all ids, get the common ones back."""

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from fedora_vfl.certificates.statement import commit, sign_statement, statement
-from fedora_vfl.errors import DataError, PartyError
+from fedora_vfl.errors import DataError, PartyError, SettingsError
 from fedora_vfl.settings.files import parse
 from fedora_vfl.settings.model import Model
 from fedora_vfl.signing import SigningKey
 from party import batches
 from party.account import Account
-from party.alignment import Alignment, PlainComparison
+from party.alignment import ALIGNMENTS, Alignment
 from party.context import PartyContext
 from party.device import device_for
 from party.exchange import TensorExchange
@@ -34,7 +34,6 @@ class Role(ABC):
 
     def __init__(self, context: PartyContext, setup: Setup) -> None:
         self.context, self.job = context, setup
-        self.alignment: Alignment = PlainComparison()
         self.exchanges: list[TensorExchange] = []
         self._state: PartyState | None = None
         self._noise: Noise | None = None
@@ -132,6 +131,18 @@ class Role(ABC):
             said = f"runs jobs with the passive parties {', '.join(sorted(there))}, and the file here has"
             remedy = "give all members the same federation file, and start them again"
             raise PartyError("coordinator", f"{said} {', '.join(sorted(here))}: {remedy}")
+
+    @property
+    def alignment(self) -> Alignment:
+        """The way in which this federation finds its common rows, which the coordinator's file must name too."""
+        here, there = self.context.federation.alignment, self.job.alignment
+        if here != there:
+            remedy = "give all members the same federation file, and start them again"
+            raise PartyError("coordinator", f"aligns rows by {there!r}, and the file here says {here!r}: {remedy}")
+        try:
+            return ALIGNMENTS.get(here)()
+        except ValueError as error:
+            raise SettingsError(f"the federation file's alignment: {error}") from None
 
     @property
     def _is_active(self) -> bool:

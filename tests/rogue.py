@@ -41,7 +41,7 @@ Change = Callable[[TensorParcel], TensorParcel]
 
 def parcel_of(kind: Kind, phase: int, step: int, values: Tensor, encoding: str = "float32") -> TensorParcel:
     """Return what a party that keeps the rules would send."""
-    chosen = ENCODINGS[encoding]
+    chosen = ENCODINGS.get(encoding)
     rows, width = values.shape
     return TensorParcel(kind, phase, step, chosen, rows, width, chosen().encode(values.detach()))
 

@@ -302,7 +302,7 @@ def learning(over: Samples, update: Update | None = None) -> Phase:
 def test_the_cost_is_rows_by_width_by_size_by_directions_by_passive_parties(
     phase: Phase, rows: int, directions: int, encoding: str, size: int, passive: int, embedding: int
 ) -> None:
-    cost = CostModel(ROWS, embedding, ENCODINGS[encoding], passive)
+    cost = CostModel(ROWS, embedding, ENCODINGS.get(encoding), passive)
     assert cost.predict(phase) == rows * embedding * size * directions * passive
 
 

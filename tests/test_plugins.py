@@ -9,8 +9,7 @@ import pytest
 from coordinator.methods.catalogue import METHODS
 from fedora_vfl.datasets.catalogue import SOURCES
 from fedora_vfl.errors import SettingsError
-from fedora_vfl.settings.plugins import load_plugin
-from fedora_vfl.settings.registry import Registry
+from fedora_vfl.plugins import Registry, load_plugin
 from party.models import BOTTOMS
 from tests.conftest import write_yaml
 from tests.pages import block
@@ -31,9 +30,12 @@ def write(path: Path, text: str) -> Path:
         ("x = ", "fails when it is loaded: SyntaxError"),
         ("import nowhere", "fails when it is loaded: ModuleNotFoundError: No module named 'nowhere'"),
         ("open('/nowhere')", "fails when it is loaded: FileNotFoundError"),
-        (block("own-method.md", "python").replace('("neggrad"', '("ga"'), "there is a method 'ga' already; choose"),
-        (block("own-model.md", "python").replace('("residual"', '("mlp"'), "there is a bottom model 'mlp' already"),
-        (block("own-data-source.md", "python").replace('("sqlite"', '("csv"'), "there is a data source 'csv' already"),
+        (block("own-method.md", "python").replace('("neggrad"', '("ga"'), "the method 'ga' is known already; choose"),
+        (block("own-model.md", "python").replace('("residual"', '("mlp"'), "the bottom model 'mlp' is known already"),
+        (
+            block("own-data-source.md", "python").replace('("sqlite"', '("csv"'),
+            "the data source 'csv' is known already",
+        ),
     ],
 )
 def test_a_file_that_adds_nothing_new_is_refused_in_a_sentence_and_replaces_nothing(

@@ -176,8 +176,8 @@ async def forget_with(unlearn: dict[str, Any], out: Path, cut_after: set[int]) -
     federation = prepare(job, origin=out / "job.yaml", out=out, threads=1)
     async with Interrupted(out, federation, cut_after).serving() as cluster:
         assert job.model is not None
-        model = job.model.model_dump_json()
-        setup = Setup(job="job", seed=job.seed, passive=federation.passive, model=model, encoding="float32")
+        setup = Setup(job="job", seed=job.seed, passive=federation.passive, encoding="float32", alignment="plain")
+        setup.model = job.model.model_dump_json()
         await cluster.set_up(setup)
         engine = cluster.engine
         accepted = await engine.request(Request(classes=Classes(classes=["0", "1"], percent=50), seed=job.seed))

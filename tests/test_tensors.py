@@ -31,7 +31,7 @@ UNKNOWN = [
 @st.composite
 def parcels(draw: st.DrawFn, *, shortest: int = 0) -> TensorParcel:
     """Any shape and encoding, any bits: infinities, every NaN, negative zero."""
-    encoding = draw(st.sampled_from(list(ENCODINGS.values())))
+    encoding = draw(st.sampled_from(ENCODINGS.entries))
     rows, width = draw(st.integers(shortest, 8)), draw(st.integers(shortest, 8))
     size = encoding.nbytes(rows, width)
     data = draw(st.binary(min_size=size, max_size=size))
@@ -83,7 +83,7 @@ def test_what_is_packed_is_unpacked_to_the_bit(parcel: TensorParcel) -> None:
     assert_reads_as(pack(parcel).data, parcel)
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS.values())
+@pytest.mark.parametrize("encoding", ENCODINGS.entries)
 @pytest.mark.parametrize(("rows", "width"), [(0, 0), (0, 3), (3, 0)])
 def test_a_tensor_without_values_travels_too(rows: int, width: int, encoding: type[TensorEncoding]) -> None:
     parcel = empty(encoding, rows, width)

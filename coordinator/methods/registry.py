@@ -8,9 +8,9 @@ from pydantic import BeforeValidator, PositiveInt, SerializeAsAny
 
 from coordinator.methods import Method, MethodResult, UnlearningTask
 from coordinator.train import Train
+from fedora_vfl.plugins import Registry
 from fedora_vfl.settings.files import Chosen, Settings
 from fedora_vfl.settings.model import ModelName
-from fedora_vfl.settings.registry import Registry
 
 
 class Unlearn(Settings):

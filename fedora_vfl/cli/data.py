@@ -61,7 +61,7 @@ app = typer.Typer(
 
 def _load_plugins(paths: list[Path] | None) -> None:
     from fedora_vfl.datasets import catalogue  # noqa: F401  (what comes with the software has its names first)
-    from fedora_vfl.settings.plugins import load_plugin
+    from fedora_vfl.plugins import load_plugin
 
     try:
         for path in paths or []:

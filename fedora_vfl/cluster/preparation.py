@@ -13,9 +13,9 @@ from fedora_vfl.datasets.catalogue import DataSource
 from fedora_vfl.datasets.cutting import cut
 from fedora_vfl.datasets.settings import ACTIVE, Backdoor
 from fedora_vfl.errors import DataError, SettingsError
+from fedora_vfl.plugins import load_plugin
 from fedora_vfl.settings.federation import Deadlines, Federation
 from fedora_vfl.settings.files import Settings, check, load
-from fedora_vfl.settings.plugins import load_plugin
 from fedora_vfl.storage import write_atomically
 from party import models
 from party.settings import PrivacySettings

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, SerializeAsAny
 
 from fedora_vfl.datasets.settings import CutSource, ReadySource, Source
+from fedora_vfl.plugins import Registry
 from fedora_vfl.settings.files import Chosen, Settings
-from fedora_vfl.settings.registry import Registry
 
 SOURCES: Registry[type[CutSource] | type[ReadySource]] = Registry("data source")
 

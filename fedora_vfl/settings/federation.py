@@ -77,6 +77,7 @@ class Federation(Settings):
     active: Active
     passive: list[Name] = Field(min_length=1, max_length=32)
     deadlines: Deadlines = Deadlines()
+    alignment: str = "plain"  # how the parties find the rows they have in common
     plaintext: bool = False  # whether connections beyond one machine may go without certificates
     keys: dict[str, PublicKey] = Field(default={})  # by member: the key that its signatures are checked with
 

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from fedora_vfl.errors import SettingsError
+from fedora_vfl.plugins import Registry
 from protos.fedora.v1.tensor_pb2 import BFLOAT16, FLOAT16, FLOAT32, Encoding
 
 if TYPE_CHECKING:  # the coordinator asks for sizes, and never imports torch
@@ -40,7 +41,7 @@ class TensorEncoding(ABC):
         """Return a float32 matrix in memory of its own from `nbytes(rows, width)` bytes, whatever they hold."""
 
 
-ENCODINGS: dict[str, type[TensorEncoding]] = {}  # by name
+ENCODINGS: Registry[type[TensorEncoding]] = Registry("encoding")
 
 E = TypeVar("E", bound=type[TensorEncoding])
 
@@ -48,24 +49,24 @@ E = TypeVar("E", bound=type[TensorEncoding])
 def register(encoding: E) -> E:
     """Make an encoding known by its name and number; both must be new."""
     if encoding.number not in Encoding.values()[1:] and not FIRST_OWN_NUMBER <= encoding.number < 2**31:
-        raise ValueError(f"encoding {encoding.name!r} has number {encoding.number}; one's own begin at 1000")
-    for known in ENCODINGS.values():
-        if encoding.name == known.name or encoding.number == known.number:
-            raise ValueError(f"encoding {encoding.name!r} has the name or the number of {known.name!r}")
-    ENCODINGS[encoding.name] = encoding
+        raise SettingsError(f"encoding {encoding.name!r} has number {encoding.number}; one's own begin at 1000")
+    if known := encoding_numbered(encoding.number):
+        raise SettingsError(f"encoding {encoding.name!r} has the number of {known.name!r}")
+    ENCODINGS.register(encoding.name)(encoding)
     return encoding
 
 
 def encoding_named(name: str) -> type[TensorEncoding]:
     """Return an encoding by the name it has in the job file."""
-    if name not in ENCODINGS:
-        raise SettingsError(f"there is no encoding {name!r} here; known are {', '.join(ENCODINGS)}")
-    return ENCODINGS[name]
+    try:
+        return ENCODINGS.get(name)
+    except ValueError as error:
+        raise SettingsError(f"wire.encoding: {error}") from None
 
 
 def encoding_numbered(number: int) -> type[TensorEncoding] | None:
     """Return an encoding by its number on the wire; None if it is not known."""
-    return next((one for one in ENCODINGS.values() if one.number == number), None)
+    return next((one for one in ENCODINGS.entries if one.number == number), None)
 
 
 class _PlainValues(TensorEncoding):
@@ -119,5 +120,5 @@ class BFloat16(_PlainValues):
     name, number, size = "bfloat16", BFLOAT16, 2
 
 
-if {one.name.upper(): one.number for one in ENCODINGS.values()} != dict(Encoding.items()[1:]):
+if {one.name.upper(): one.number for one in ENCODINGS.entries} != dict(Encoding.items()[1:]):
     raise ImportError("an encoding of the wire contract is not implemented, or is called otherwise")

@@ -6,8 +6,8 @@ from typing import Any
 from torch import nn
 
 from fedora_vfl.errors import SettingsError
+from fedora_vfl.plugins import Registry
 from fedora_vfl.settings.files import Settings, check
-from fedora_vfl.settings.registry import Registry
 
 
 class Bottom(Settings):

@@ -88,20 +88,22 @@ class Welcome(_message.Message):
     def __init__(self, version: _Optional[str] = ...) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("job", "seed", "passive", "model", "encoding", "load")
+    __slots__ = ("job", "seed", "passive", "model", "encoding", "load", "alignment")
     JOB_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     PASSIVE_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     ENCODING_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
+    ALIGNMENT_FIELD_NUMBER: _ClassVar[int]
     job: str
     seed: int
     passive: _containers.RepeatedScalarFieldContainer[str]
     model: str
     encoding: str
     load: str
-    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., encoding: _Optional[str] = ..., load: _Optional[str] = ...) -> None: ...
+    alignment: str
+    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., encoding: _Optional[str] = ..., load: _Optional[str] = ..., alignment: _Optional[str] = ...) -> None: ...
 
 class Ready(_message.Message):
     __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training")
