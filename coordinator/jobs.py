@@ -40,7 +40,7 @@ class Jobs:
         self._works: dict[asyncio.Task[None], asyncio.Queue[Event]] = {}  # with what their users are told
 
     async def submit(self, request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
-        """Run a job and stream what happens; the job is given up when the user hangs up."""
+        """Run a job and stream what happens; the job is cancelled when the user hangs up."""
         events: asyncio.Queue[Event] = asyncio.Queue()
         work = asyncio.create_task(self._work(request, events))
         self._works[work] = events
@@ -53,7 +53,7 @@ class Jobs:
                     return
         finally:
             if not work.done() and not self._stopping:
-                log.warning("the user hung up; the job is given up")
+                log.warning("the user hung up; the job is cancelled")
                 work.cancel()
             await asyncio.gather(work, return_exceptions=True)
 
@@ -142,4 +142,4 @@ def _read(request: bytes) -> JobMessage:
     try:
         return JobMessage.FromString(request)
     except Exception as error:  # protobuf's DecodeError is not in its type stubs
-        raise PartyError("the command line", f"sent something that is no job: {error}") from None
+        raise PartyError("the command line", f"sent something that is not a job: {error}") from None

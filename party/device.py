@@ -11,8 +11,8 @@ def device_for(name: str, *, origin: str) -> torch.device:
     if device.type == "cuda":
         count = torch.cuda.device_count()
         if not count:
-            reason = "is not to be had: PyTorch finds no CUDA device on this machine"
+            reason = "is not available: PyTorch finds no CUDA device on this machine"
             raise SettingsError(f"{origin}: device: {name} {reason}; use `device: cpu`")
         if device.index is not None and device.index >= count:
-            raise SettingsError(f"{origin}: device: {name} is not to be had: there are cuda:0 to cuda:{count - 1}")
+            raise SettingsError(f"{origin}: device: {name} is not available: there are cuda:0 to cuda:{count - 1}")
     return device

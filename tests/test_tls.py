@@ -438,7 +438,7 @@ def test_a_caller_whose_name_is_none_is_not_repeated(tmp_path: Path) -> None:
                 forged = Hello(protocol=PROTOCOL, party="x\n12:00:00 INFO passive-1 left")
                 await call.write(FromParty(hello=forged).SerializeToString())
                 answer = FromCoordinator.FromString(await call.read())
-            assert answer.failure.reason == "says that it is somebody whose name is none"
+            assert answer.failure.reason == "gave an invalid name"
             await in_log(cluster, "coordinator", "whose name is none")
             assert "passive-1 left" not in cluster.log_path("coordinator").read_text()
 

@@ -63,9 +63,9 @@ def theorem(
 def privacy(
     clip: Annotated[float, typer.Option(min=1e-9, help="Largest L2 norm of a row.")] = 1.0,
     delta: Annotated[float, typer.Option(min=1e-300, max=0.999999, help="δ.")] = 1e-5,
-    noise: Annotated[list[float] | None, typer.Option(min=0, help="Standard deviation; may be given often.")] = None,
+    noise: Annotated[list[float] | None, typer.Option(min=0, help="Standard deviation; repeatable.")] = None,
     releases: Annotated[
-        list[int] | None, typer.Option(min=0, help="How often a row is sent; may be given often.")
+        list[int] | None, typer.Option(min=0, help="How often a row is sent; repeatable.")
     ] = None,
 ) -> None:
     """Print the ε that noise of some sizes amounts to. docs/privacy.md says what it protects."""
@@ -98,7 +98,7 @@ def paper(
         Preset.SMALL
     ),
     only: Annotated[
-        list[str] | None, typer.Option(help="A data set, an experiment, or DATA-SET:EXPERIMENT; may be given often.")
+        list[str] | None, typer.Option(help="A data set, an experiment, or DATA-SET:EXPERIMENT; repeatable.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Folder with the image data sets.")] = None,
     experiments: Annotated[

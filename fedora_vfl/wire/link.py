@@ -164,7 +164,7 @@ async def read_first(
 def check_named(name: str) -> None:
     """Refuse a caller that goes by something that is no name, before it is repeated anywhere."""
     if not is_name(name):
-        raise PartyError("a caller", "says that it is somebody whose name is none")
+        raise PartyError("a caller", "gave an invalid name")
 
 
 M = TypeVar("M", bound=Message)

@@ -59,7 +59,7 @@ def unpack(data: bytes) -> tuple[Parcel | TensorParcel, Packed]:
     except IndexError:
         raise MalformedError("is cut short") from None
     except Exception as error:  # protobuf's DecodeError is not in its type stubs
-        raise MalformedError(f"is no parcel: {error}") from None
+        raise MalformedError(f"is not a parcel: {error}") from None
     return parcel, _labelled(parcel, data)
 
 
