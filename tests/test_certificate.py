@@ -685,7 +685,7 @@ def test_statements_that_do_not_fit_together_make_no_certificate(run: Run, tmp_p
 
 
 def test_a_party_signs_no_number_that_is_not_one(tmp_path: Path) -> None:
-    with pytest.raises(FedoraError, match=r"passive-1's statement: dual\.omega: should be a finite number"):
+    with pytest.raises(FedoraError, match=r"passive-1's statement: dual\.scalar\.omega: should be a finite number"):
         one_statement(tmp_path, "passive-1", {"form": "scalar", "omega": float("nan")})
 
 
