@@ -130,7 +130,7 @@ def test_the_files_of_the_members_agree() -> None:
 
 
 def test_the_job_is_the_one_of_fedora_demo() -> None:
-    told = yaml.safe_load((REPOSITORY / "fedora" / "demo.yaml").read_text())
+    told = yaml.safe_load((REPOSITORY / "fedora_vfl" / "cli" / "demo.yaml").read_text())
     job = yaml.safe_load((SETTINGS / "demo.yaml").read_text())
     assert job.pop("unlearn").keys() == {"save"}
     assert {**told, "forget": None} == {
@@ -228,7 +228,8 @@ def test_only_sources_go_into_the_image() -> None:
     assert rules[0] == "*"
     let_in = {rule.removeprefix("!") for rule in rules if rule.startswith("!")}
     packages = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    assert let_in == {"LICENSE", "README.md", "pyproject.toml", *(name.split(".")[0] for name in packages)}
+    # `deploy` has the scripts that the Dockerfile runs.
+    assert let_in == {"LICENSE", "README.md", "pyproject.toml", "deploy", *(name.split(".")[0] for name in packages)}
     assert {"**/*.key", "**/*.pem"} < set(rules)
 
 

@@ -211,7 +211,7 @@ def test_files_that_members_cannot_read_are_named_at_once(
 @ON_ENGINE
 def test_a_job_gives_the_same_figures_as_on_one_machine(cluster: Cluster) -> None:
     """The rows that were poisoned when the data was cut are forgotten, in one epoch each, in containers and in one."""
-    told = yaml.safe_load((REPOSITORY / "fedora" / "demo.yaml").read_text())
+    told = yaml.safe_load((REPOSITORY / "fedora_vfl" / "cli" / "demo.yaml").read_text())
     alone = write_yaml(cluster.folder / "alone.yaml", {**told, **SHORT, "compare": []})
     load_job(alone)
     apart = cluster.submit({**SHORT, "forget": {"ids": "/requests/poisoned.txt"}}, "apart")
