@@ -179,6 +179,36 @@ def comms(
         sys.exit(code)
 
 
+@app.command()
+def attacks(
+    out: Annotated[Path, typer.Option(help="Folder for runs, which are never attacked twice, and the report.")] = Path(
+        "runs/attacks"
+    ),
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and smaller runs: two minutes, not twenty.")] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with cifar10.npz or pathmnist.npz, in MedMNIST's layout.")
+    ] = None,
+    report_only: Annotated[bool, typer.Option("--report-only", help="Write the report from runs that are done.")] = (
+        False
+    ),
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Attack failed runs once more.")] = False,
+    page: Annotated[Path | None, typer.Option(help="Also write the page here, its picture beside it.")] = None,
+) -> None:
+    """Measure what leaks by design: attacks from every role on what it sees of a run, and what defences give and cost.
+
+    Labels from gradients, rows from embeddings, membership before and after unlearning, properties; each beside what
+    guessing reaches. Stopped at any moment, the same command goes on where it was.
+    """
+    from fedora_vfl.bench.attacks import command
+    from fedora_vfl.process.lifecycle import run_until_done
+
+    asked = command.Asked(
+        out=out, data=data, page=page, quick=quick, report_only=report_only, retry_failed=retry_failed
+    )
+    if code := run_until_done(command.run(asked, Console(highlight=False))):
+        sys.exit(code)
+
+
 def _print_theorem(walks: "dict[str, Walk]", console: Console) -> None:
     from fedora_vfl.bench.theorem import PROOF, judge, printed_bound, sharper_bound
 

@@ -1,0 +1,1 @@
+"""What leaks by design, measured: attacks on what each role sees in a real run, and defences against them."""
