@@ -1,4 +1,4 @@
-"""Defences: settings of the product, and two experiments that are not settings but stand here alone."""
+"""Defences: settings of the product, and experiments that are no settings but stand here alone."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -22,12 +22,13 @@ class Defence:
     noise_gradients: float = 0.0
     label_shield: float = 0.0  # experiment: noise between the classes' mean gradients, in units of their spread
     distance_correlation: float = 0.0  # experiment: weight of the penalty at passive parties
+    withheld: bool = False  # experiment: passive parties get zeros, and their bottoms stay as they were made
     batch: int = 128
 
     @property
     def is_setting(self) -> bool:
         """Whether the product has it."""
-        return not self.label_shield and not self.distance_correlation
+        return not (self.label_shield or self.distance_correlation or self.withheld)
 
     @property
     def content(self) -> dict[str, Any]:
@@ -83,14 +84,15 @@ DEFENCES = (
     Defence("noise embeddings 0.2", clip_embeddings=1.0, noise_embeddings=0.2),
     Defence("noise embeddings 1", clip_embeddings=1.0, noise_embeddings=1.0),
     Defence("clip gradients 0.1/B", clip_gradients=0.1),
-    Defence("noise gradients 0.1/B", clip_gradients=1.0, noise_gradients=0.1),
     Defence("noise gradients 0.5/B", clip_gradients=1.0, noise_gradients=0.5),
+    Defence("noise gradients 2/B", clip_gradients=1.0, noise_gradients=2.0),
+    Defence("gradients withheld", withheld=True),
     Defence("embedding 16", embedding=16),
     Defence("embedding 4", embedding=4),
     Defence("float16", wire="float16"),
     Defence("bfloat16", wire="bfloat16"),
-    Defence("label shield 1", label_shield=1.0),
     Defence("label shield 4", label_shield=4.0),
+    Defence("label shield 16", label_shield=16.0),
     Defence("distance corr. 0.3", distance_correlation=0.3),
     Defence("distance corr. 3", distance_correlation=3.0),
 )

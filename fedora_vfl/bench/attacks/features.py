@@ -39,15 +39,22 @@ class Prior:
         return cls(mean, torch.linalg.cholesky(covariance + 1e-6 * torch.eye(len(deviation), dtype=torch.float64)))
 
 
-def with_bottom(bottom: nn.Module, embeddings: Tensor, prior: Prior, *, noise: float, steps: int) -> Tensor:
+def with_bottom(
+    bottom: nn.Module, embeddings: Tensor, prior: Prior, *, noise: float, steps: int, centre: Tensor | None = None
+) -> Tensor:
     """Find the likeliest inputs that have these embeddings, with the bottom and the size of its noise at hand.
 
+    `centre` is the mean embedding of many rows: where rows are wider than embeddings, the mean row is taken to have it.
     Minimises ‖φ(x) − h‖² + noise²·‖z‖², row by row, by the steps of Levenberg and Marquardt.
     """
     exact = copy.deepcopy(bottom).double().eval()
     wanted = embeddings.double()
     rows, shape = len(wanted), prior.mean.shape
-    least = LEAST_NOISE if prior.mean.numel() <= wanted.shape[1] else LEAST_NOISE_OF_WIDE
+    wide = prior.mean.numel() > wanted.shape[1]
+    least = LEAST_NOISE_OF_WIDE if wide else LEAST_NOISE
+    if wide and centre is not None:
+        with torch.no_grad():
+            wanted = wanted - centre.double() + exact(prior.mean[None])
     weight = max(noise**2, least * float(wanted.var(dim=0).mean()))
     place = functools.partial(_place, prior)
     jacobians = torch.func.vmap(torch.func.jacrev(lambda row: exact(row.view(1, *shape))[0]))

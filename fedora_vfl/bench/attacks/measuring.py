@@ -137,14 +137,20 @@ def _label_figures(process: OneProcess, trace: Trace, seed: int, *, whole: bool)
         one_each = labels.draw_known(truth, classes, classes, generator)
         for key, gradients in (("first", first), ("all", joined), ("control", shuffled)):
             note(f"label.direction.{key}", labels.by_direction(gradients, one_each, truth[one_each], classes), one_each)
-    # What own columns give depends on no defence.
-    heads = {"completion": embedded, "own": labels.narrowed(raw)} if whole else {"completion": embedded}
+    heads = {"completion": embedded}
+    if whole:  # what own columns give depends on no defence
+        heads["own"] = labels.narrowed(raw)
     for count in KNOWN_LABELS if whole else KNOWN_LABELS[-1:]:
         for _ in range(DRAWS):
             known = labels.draw_known(truth, count, classes, generator)
             for key, rows in heads.items():
                 guessed = labels.completed(rows, known.numpy(), truth[known].numpy())
                 note(f"label.{key}.{count}", torch.from_numpy(guessed), known)
+    main = labels.narrowed(joined.double().numpy())
+    for _ in range(DRAWS):
+        known = labels.draw_known(truth, KNOWN_LABELS[-1], classes, generator)
+        guessed = labels.completed(main, known.numpy(), truth[known].numpy())
+        note(f"label.gradients.{KNOWN_LABELS[-1]}", torch.from_numpy(guessed), known)
     clusters = labels.by_clusters(joined, classes, derive(seed, "clusters") % 2**32)
     note("label.clusters", labels.named_by_truth(clusters, truth, classes), torch.arange(0))
     found: Figures = {}
@@ -214,12 +220,13 @@ def _feature_figures(
         f"trained{key}": (trained, rows[:many], seen[:many], noise / (RELEASES**0.5 if key else 1))
         for key, seen in views.items()
     }
+    centre = test.embeddings[TARGET].mean(dim=0)
     if point.defence == NONE:
         tries["initial"] = (made, trace.first_rows[:many], trace.first_embeddings[:many], noise)
     for key, (parameters, aimed, seen, blur) in tries.items():
         bottom.load_state_dict(parameters)
         chained = _Sent(bottom, point.defence.clip_embeddings)
-        guessed = features.with_bottom(chained, seen, prior, noise=blur, steps=extent.steps)
+        guessed = features.with_bottom(chained, seen, prior, noise=blur, centre=centre, steps=extent.steps)
         found |= {f"features.bottom.{key}": features.explained(guessed, inputs.batch(aimed))}
         found[guess(f"features.bottom.{key}")] = 0.0
         found |= _category_figures(key, guessed, inputs, aimed)

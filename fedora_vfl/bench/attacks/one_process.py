@@ -152,7 +152,7 @@ class OneProcess:
     def _answer(self, party: str, embedding: Tensor, phase: Phase, step: int, rows: Tensor) -> Tensor:
         """Return the gradient that a passive party gets."""
         assert embedding.grad is not None
-        gradient = embedding.grad
+        gradient = torch.zeros_like(embedding.grad) if self.defence.withheld else embedding.grad
         if self.defence.label_shield:
             seed = derive(phase.plan.seed, "shield", party, step)
             gradient = self.defence.shielded(gradient, self.labels[rows], seed)

@@ -9,8 +9,8 @@ from fedora_vfl.bench.paper.cells import Cell, Group
 
 VERSION = 1  # of the measurement: cells of another are measured anew
 IMAGES = ("cifar10", "pathmnist")  # looked for in the data folder, as NAME.npz in MedMNIST's layout
-FEW = ("noise embeddings 0.2", "noise gradients 0.5/B", "embedding 4", "label shield 4", "distance corr. 3")
-FOR_IMAGES = ("embedding 4", "label shield 4")
+FEW = ("noise embeddings 0.2", "noise gradients 2/B", "embedding 4", "label shield 16", "distance corr. 3")
+FOR_IMAGES = ("embedding 4", "label shield 16")
 FORGOTTEN = 10  # one row in so many asks to be forgotten
 
 

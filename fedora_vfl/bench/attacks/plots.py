@@ -1,0 +1,126 @@
+"""The results, drawn: what each attack gets, and what is left of it and of accuracy behind each defence."""
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedora_vfl.bench.attacks.catalogue import LABEL_ATTACKS
+from fedora_vfl.bench.attacks.results import Results
+from fedora_vfl.bench.attacks.tables import NO_DEFENCE, rows_attack
+from fedora_vfl.storage import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# After Okabe and Ito: colours that readers with any kind of colour blindness can tell apart.
+BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#A0447C", "#666666"
+COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
+MARKS = ("o", "s", "D", "^")
+SHADE = "#F2F2F2"
+FONT = 10
+SHOWN = {
+    "label.norm.last": "label: length of gradients",
+    "label.direction.first": "label: direction, first epoch",
+    "label.clusters": "label: clusters",
+    "label.completion.100": "label: completion, 100 labels",
+    "label.own.100": "   … from raw columns alone",
+    "features.bottom.trained": "row: bottom known",
+    "features.linear.200": "row: 200 rows known",
+    "features.linear.50": "row: 50 rows known",
+    "property.passive-2": "property of another party",
+    "membership.active.original.gone": "member: active, original",
+    "membership.active.unlearned.gone": "member: active, after FedORA",
+    "membership.passive.original.gone": "member: passive, original",
+    "membership.passive.unlearned.gone": "member: passive, after FedORA",
+    "coordinator.group.1": "label: coordinator, groups of 1",
+    "coordinator.group.10": "label: coordinator, groups of 10",
+    "outsider.labels": "label: outsider",
+}
+COMPARED = ("income", "digits")
+
+
+def draw(results: Results, path: Path) -> bool:
+    """Draw the picture; tell whether there was anything to draw."""
+    if not results.scenes:
+        return False
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    below = [scene for scene in COMPARED if len(results.defences(scene)) > 1]
+    longest = max((len(results.defences(scene)) for scene in below), default=0)
+    heights = [0.3 * len(SHOWN) + 1.1, *([0.3 * longest + 1.1] if below else [])]
+    canvas = Figure(figsize=(10, sum(heights)), layout="constrained", facecolor="white")
+    parts = canvas.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+    _draw_attacks(parts[0].subplots(), results)
+    if below:
+        for axis, scene in zip(parts[1].subplots(1, len(below), squeeze=False)[0], below, strict=True):
+            _draw_defences(axis, results, scene)
+    buffer = io.BytesIO()
+    # Without a date and with a fixed salt the same figures give the same file.
+    with rc_context({"svg.hashsalt": "fedora", "svg.fonttype": "path"}):
+        canvas.savefig(buffer, format="svg", metadata={"Date": None})
+    write_atomically(path, buffer.getvalue())
+    return True
+
+
+def _draw_attacks(axis: "Axes", results: Results) -> None:
+    """Draw a mark per attack and data set: how far it goes from guessing to certainty."""
+    keys = [key for key in SHOWN if any(results.figure(scene, NO_DEFENCE, key) for scene in results.scenes)]
+    for number, scene in enumerate(results.scenes):
+        places, values = [], []
+        for place, key in enumerate(keys):
+            figure = results.figure(scene, NO_DEFENCE, key)
+            if figure is not None and figure.advantage is not None:
+                places.append(place + 0.14 * (number - (len(results.scenes) - 1) / 2))
+                values.append(_inside(figure.advantage))
+        axis.plot(values, places, MARKS[number % 4], color=COLOURS[number % 4], label=scene, markersize=6)
+    axis.set_yticks(range(len(keys)), [SHOWN[key] for key in keys])
+    _style(axis, "0: no better than guessing                                         1: always right")
+    axis.set_title("What each attack gets without a defence", loc="left", fontsize=FONT + 3, fontweight="bold")
+    axis.legend(fontsize=FONT, frameon=False, loc="lower right")
+
+
+def _draw_defences(axis: "Axes", results: Results, scene: str) -> None:
+    """Draw what is left, behind each defence, of accuracy, of the label leak and of the row leak."""
+    defences = results.defences(scene)
+    plain = results.figure(scene, NO_DEFENCE, "test_accuracy")
+    for place, defence in enumerate(defences):
+        accuracy = results.figure(scene, defence, "test_accuracy")
+        labels = results.best(scene, defence, LABEL_ATTACKS)
+        rows = rows_attack(results, scene, defence, often=True)
+        if plain and accuracy and plain.advantage and accuracy.advantage is not None:
+            axis.plot(_inside(accuracy.advantage / plain.advantage), place, "|", color=GREEN, ms=13, mew=3)
+        if labels and labels[1].advantage is not None:
+            axis.plot(_inside(labels[1].advantage), place, "s", color=ORANGE, ms=6.5)
+        if rows:
+            axis.plot(_inside(rows.mean), place, "o", color=BLUE, ms=6.5)
+    axis.set_yticks(range(len(defences)), defences)
+    _style(axis, "0: none left                              1: all left")
+    axis.set_title(f"What is left behind a defence: {scene}", loc="left", fontsize=FONT + 3, fontweight="bold")
+    handles = [
+        axis.plot([], [], mark, color=colour, ms=size, mew=width, label=name)[0]
+        for mark, colour, size, width, name in (
+            ("|", GREEN, 11, 3, "accuracy above guessing"),
+            ("s", ORANGE, 6.5, 1, "labels, from gradients"),
+            ("o", BLUE, 6.5, 1, "rows, from embeddings"),
+        )
+    ]
+    axis.legend(handles=handles, fontsize=FONT - 1, frameon=False, loc="upper center", ncols=3, bbox_to_anchor=(0.4, -0.12), columnspacing=1, handletextpad=0.2)
+
+
+def _inside(value: float) -> float:
+    """Keep a mark on the panel: what is worse than guessing is no leak."""
+    return min(max(value, 0.0), 1.05)
+
+
+def _style(axis: "Axes", label: str) -> None:
+    axis.invert_yaxis()
+    axis.set_xlim(-0.03, 1.08)
+    axis.set_xlabel(label, fontsize=FONT, color=GREY)
+    axis.tick_params(labelsize=FONT, length=0)
+    axis.set_facecolor(SHADE)
+    axis.grid(axis="both", color="white", linewidth=1.2)
+    axis.set_axisbelow(True)
+    for side in axis.spines.values():
+        side.set_visible(False)
