@@ -115,8 +115,8 @@ EXPLAINED = (
     Kind(
         "classifier on gradients",
         "passive",
-        "a logistic regression over the main components of all epochs' directions, fitted to known labels, then also to "
-        "the rows it is surest of: what remains when noise hides single gradients",
+        "a logistic regression over the main components of all epochs' directions, fitted to known labels, then also "
+        "to the rows it is surest of: it finds what noise hides in single gradients",
         "100 labels",
         OURS,
     ),

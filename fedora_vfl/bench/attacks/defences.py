@@ -55,7 +55,8 @@ class Defence:
         weights = (counts / counts.sum()).sqrt()[:, None]
         directions = weights * (means - gradient.mean(dim=0))
         drawn = torch.randn(len(gradient), len(classes), generator=torch.Generator().manual_seed(seed))
-        return gradient + self.label_shield * drawn @ directions
+        noise: Tensor = self.label_shield * drawn @ directions
+        return gradient + noise
 
     def penalty(self, inputs: Tensor, embedding: Tensor) -> Tensor:
         """Return what a passive party adds to its loss: how far distances of embeddings follow those of its rows."""

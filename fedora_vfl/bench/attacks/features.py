@@ -14,6 +14,7 @@ ALPHAS = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 NETWORK_STEPS = 300
 LEAST_NOISE = 1e-7  # share of the embeddings' variance that counts as noise where there is none, as rounding is
 LEAST_NOISE_OF_WIDE = 0.03  # the same where rows are wider than embeddings, and many rows fit: the likelier are better
+SMALLEST = 1e-12  # of that share, so that embeddings which are all alike can be asked about too
 REACH = 6.0  # pixels, over which images are taken to change
 ACROSS_CHANNELS = 0.8  # how alike two colours of a pixel are taken to be
 
@@ -55,7 +56,7 @@ def with_bottom(
     if wide and centre is not None:
         with torch.no_grad():
             wanted = wanted - centre.double() + exact(prior.mean[None])
-    weight = max(noise**2, least * float(wanted.var(dim=0).mean()))
+    weight = max(noise**2, least * float(wanted.var(dim=0).mean()), SMALLEST)
     place = functools.partial(_place, prior)
     jacobians = torch.func.vmap(torch.func.jacrev(lambda row: exact(row.view(1, *shape))[0]))
     z = torch.zeros(rows, len(prior.factor), dtype=torch.float64)

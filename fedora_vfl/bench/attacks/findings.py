@@ -1,6 +1,6 @@
 """What the figures come to, in words that are chosen by the figures."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from fedora_vfl.bench.attacks.catalogue import LABEL_ATTACKS
 from fedora_vfl.bench.attacks.defences import DEFENCES
@@ -8,8 +8,6 @@ from fedora_vfl.bench.attacks.results import Figure, Results
 from fedora_vfl.bench.attacks.tables import NO_DEFENCE, rows_attack
 
 SMALL = 0.25  # an advantage below which a leak counts as mostly closed
-DEAR = 0.03  # a loss of accuracy that counts as a price
-CLOSE = 0.05  # AUCs that differ by less are alike
 
 
 def lines(results: Results) -> Iterator[str]:
@@ -23,39 +21,38 @@ def _labels(results: Results) -> str:
     found = _over_scenes(results, LABEL_ATTACKS)
     if not found:
         return ""
-    first = {scene: results.figure(scene, NO_DEFENCE, "label.direction.first") for scene in found}
-    early = [one.mean for one in first.values() if one]
+    first = (results.figure(scene, NO_DEFENCE, "label.direction.first") for scene in found)
+    early = [one.mean for one in first if one]
     return (
         f"**Gradients give labels away.** A passive party names {_span([one.mean for one in found.values()])} of the "
-        f"training labels (balanced), {_span(early)} after a single epoch with one known label per class. Without noise "
-        "on gradients, take it that passive parties know the labels."
+        f"training labels (balanced accuracy); {_span(early)} after one epoch, with one known label per class. Unless "
+        "gradients are defended, take it that passive parties know the labels."
     )
 
 
 def _completion(results: Results) -> str:
-    better = [
+    pairs = [
         (one.mean, raw.mean)
         for scene in results.scenes
         if (one := results.figure(scene, NO_DEFENCE, "label.completion.100"))
         and (raw := results.figure(scene, NO_DEFENCE, "label.own.100"))
     ]
-    if not better:
+    if not pairs:
         return ""
     return (
-        f"The trained bottom alone, with 100 labels, names {_span([one for one, _ in better])}; the same head on raw "
-        f"columns {_span([raw for _, raw in better])}. The difference is what training taught the bottom about labels; no "
-        "noise on gradients takes all of it away, as it is also what makes the model useful."
+        f"A trained bottom and 100 labels, without any gradient, name {_span([one for one, _ in pairs])} of the "
+        f"others; raw columns and the same labels {_span([raw for _, raw in pairs])}. The difference is what training "
+        "has taught the bottom about labels, and what makes the model useful."
     )
 
 
 def _rows(results: Results) -> str:
-    rows = {scene: rows_attack(results, scene, NO_DEFENCE, often=False) for scene in results.scenes}
-    found = [one.mean for one in rows.values() if one]
+    found = [one.mean for scene in results.scenes if (one := rows_attack(results, scene, NO_DEFENCE, often=False))]
     if not found:
         return ""
     return (
-        f"**Embeddings give rows away.** Of the variance of a passive party's columns the active party recovers "
-        f"{_span(found)}, with the bottom or with 200 known rows. An embedding as wide as the row is a copy of it."
+        "**Embeddings give rows away.** The active party recovers "
+        f"{_span(found)} of the variance of a passive party's columns, with its bottom or with 200 of its rows at hand."
     )
 
 
@@ -71,10 +68,9 @@ def _membership(results: Results) -> str:
             before.append(original.mean)
     if not gaps:
         return ""
-    verdict = "as after Retrain" if max(gaps) < CLOSE else f"up to {max(gaps):.2f} from Retrain's"
     return (
-        f"Membership is a small leak of these models: AUC {min(before):.2f} to {max(before):.2f} at the active party "
-        f"before unlearning. After FedORA forgotten rows are told from unseen ones {verdict}."
+        f"Membership leaks little from these models: before unlearning the active party's AUC is {min(before):.2f} to "
+        f"{max(before):.2f}. After FedORA the AUC of forgotten rows is at most {max(gaps):.2f} from Retrain's."
     )
 
 
@@ -85,18 +81,19 @@ def _coordinator(results: Results) -> str:
         return ""
     gain = max(one.mean - (one.guess or 0.0) for one in tens)
     return (
-        f"A figure about one row is that row: {_span([one.mean for one in singles])} of labels, from accuracies of groups "
-        f"of one. In groups of ten at most {100 * gain:.0f} points above the majority are left. Sizes of messages say "
-        "nothing of labels."
+        f"**A figure about one row is that row.** From accuracies of groups of one the coordinator gets "
+        f"{_span([one.mean for one in singles])} of the labels; from groups of ten at most {100 * gain:.1f} points "
+        "more than by naming the majority. Sizes of messages tell an outsider how many rows there are, and nothing of "
+        "labels."
     )
 
 
 def _defences_of_labels(results: Results) -> str:
-    return _defended("Labels", results, lambda scene, defence: _best_labels(results, scene, defence))
+    return _defended("the label leak of gradients", results, lambda *place: _best_labels(results, *place))
 
 
 def _defences_of_rows(results: Results) -> str:
-    return _defended("Rows", results, lambda scene, defence: rows_attack(results, scene, defence, often=True))
+    return _defended("the row leak of embeddings", results, lambda *place: rows_attack(results, *place, often=True))
 
 
 def _best_labels(results: Results, scene: str, defence: str) -> Figure | None:
@@ -104,20 +101,23 @@ def _best_labels(results: Results, scene: str, defence: str) -> Figure | None:
     return best[1] if best else None
 
 
-def _defended(what: str, results: Results, leak) -> str:  # type: ignore[no-untyped-def]
+def _defended(leak: str, results: Results, measured: Callable[[str, str], Figure | None]) -> str:
     """Say which defences close a leak on every data set they were tried on, and what each costs."""
     closed = []
-    for defence in DEFENCES:
-        tried = [scene for scene in results.scenes if defence.name in results.defences(scene)]
-        figures = [leak(scene, defence.name) for scene in tried]
-        if not tried or defence.name == NO_DEFENCE or any(one is None for one in figures):
-            continue
-        if max(one.advantage for one in figures) < SMALL:
-            costs = [_cost(results, scene, defence.name) for scene in tried]
-            closed.append(f"{defence.name} (accuracy −{100 * max(0.0, min(costs)):.0f} to −{100 * max(costs):.0f} points)")
+    for defence in (one.name for one in DEFENCES if one.name != NO_DEFENCE):
+        tried = [scene for scene in results.scenes if defence in results.defences(scene)]
+        left = [one.advantage for scene in tried if (one := measured(scene, defence)) and one.advantage is not None]
+        if tried and len(left) == len(tried) and max(left) < SMALL:
+            costs = [100 * _cost(results, scene, defence) for scene in tried]
+            closed.append(f"{defence} (accuracy {_points(-max(costs))} to {_points(-min(costs))} points)")
+    where = f"below {SMALL:.0%} of the way from guessing to certainty, on every data set it was tried on"
     if not closed:
-        return f"{what}: no defence that was tried brings the leak below {SMALL:.0%} of the way from guessing to certainty on every data set."
-    return f"{what}: below {SMALL:.0%} of the way from guessing to certainty, on every data set, only by {', '.join(closed)}."
+        return f"No defence that was tried brings {leak} {where}."
+    return f"What brings {leak} {where}: {', '.join(closed)}."
+
+
+def _points(value: float) -> str:
+    return f"{value:+.0f}".replace("-", "−").replace("−0", "0").replace("+0", "0")
 
 
 def _cost(results: Results, scene: str, defence: str) -> float:

@@ -20,7 +20,8 @@ TRUST = 0.3  # weight of a guessed label; a known one has 1
 
 def by_norm(gradients: Tensor) -> Tensor:
     """Score rows by the length of their gradient: those of the rarer class, harder to fit, are longer."""
-    return torch.linalg.vector_norm(gradients, dim=1)
+    lengths: Tensor = torch.linalg.vector_norm(gradients, dim=1)
+    return lengths
 
 
 def by_direction(gradients: Tensor, known: Tensor, labels: Tensor, classes: int) -> Tensor:
@@ -57,9 +58,7 @@ def completed(inputs: Numbers, known: Classes, labels: Classes) -> Classes:
         guessed = head.classes_[chances.argmax(axis=1)]
         sure = _surest(guessed, chances.max(axis=1), share)
         weights = np.repeat([1.0, TRUST * len(known) / max(len(sure), 1)], [len(known), len(sure)])
-        head = _head(
-            np.concatenate([scaled[known], scaled[sure]]), np.concatenate([labels, guessed[sure]]), weights
-        )
+        head = _head(np.concatenate([scaled[known], scaled[sure]]), np.concatenate([labels, guessed[sure]]), weights)
     found: Classes = head.predict(scaled)
     return found
 

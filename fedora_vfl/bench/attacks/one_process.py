@@ -27,7 +27,6 @@ from protos.fedora.v1.exchange_pb2 import Order
 from protos.fedora.v1.phase_pb2 import Phase, Report
 
 WIRE_TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-THREADS = 1  # of every party: a sum cut among threads rounds differently
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,17 @@ def draw(results: Results, path: Path) -> bool:
     if not results.scenes:
         return False
     from matplotlib import rc_context
+
+    buffer = io.BytesIO()
+    # Without a date and with a fixed salt the same figures give the same file.
+    with rc_context({"svg.hashsalt": "fedora", "svg.fonttype": "path"}):
+        picture(results).savefig(buffer, format="svg", metadata={"Date": None})
+    write_atomically(path, buffer.getvalue())
+    return True
+
+
+def picture(results: Results) -> "Figure":
+    """Return the picture: attacks above, defences below."""
     from matplotlib.figure import Figure
 
     below = [scene for scene in COMPARED if len(results.defences(scene)) > 1]
@@ -56,12 +67,7 @@ def draw(results: Results, path: Path) -> bool:
     if below:
         for axis, scene in zip(parts[1].subplots(1, len(below), squeeze=False)[0], below, strict=True):
             _draw_defences(axis, results, scene)
-    buffer = io.BytesIO()
-    # Without a date and with a fixed salt the same figures give the same file.
-    with rc_context({"svg.hashsalt": "fedora", "svg.fonttype": "path"}):
-        canvas.savefig(buffer, format="svg", metadata={"Date": None})
-    write_atomically(path, buffer.getvalue())
-    return True
+    return canvas
 
 
 def _draw_attacks(axis: "Axes", results: Results) -> None:
@@ -106,7 +112,16 @@ def _draw_defences(axis: "Axes", results: Results, scene: str) -> None:
             ("o", BLUE, 6.5, 1, "rows, from embeddings"),
         )
     ]
-    axis.legend(handles=handles, fontsize=FONT - 1, frameon=False, loc="upper center", ncols=3, bbox_to_anchor=(0.4, -0.12), columnspacing=1, handletextpad=0.2)
+    axis.legend(
+        handles=handles,
+        fontsize=FONT - 1,
+        frameon=False,
+        loc="upper center",
+        ncols=3,
+        bbox_to_anchor=(0.4, -0.12),
+        columnspacing=1,
+        handletextpad=0.2,
+    )
 
 
 def _inside(value: float) -> float:

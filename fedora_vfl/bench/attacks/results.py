@@ -4,10 +4,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fedora_vfl.bench.attacks.figures import GUESS
 from fedora_vfl.bench.attacks.scenes import Extent, Point, as_cell
 from fedora_vfl.bench.paper.store import Store
-
-GUESS = "|guess"
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,14 @@ from rich.console import Console
 from rich.table import Table
 
 from fedora_vfl.bench.attacks.catalogue import LABEL_ATTACKS, ROW_ATTACKS, ROW_ATTACKS_OFTEN, Line
+from fedora_vfl.bench.attacks.defences import DEFENCES
 from fedora_vfl.bench.attacks.results import Figure, Results
 
 NOTHING = "–"
 DEFENCE_COLUMNS = ("test accuracy", "labels", "completion", "rows", "rows, 30 times", "property", "ε")
 SHORT_DEFENCE_COLUMNS = ("accuracy", "labels", "compl.", "rows", "30 times", "property")
 NO_DEFENCE = "none"
+EXPERIMENTS = {one.name for one in DEFENCES if not one.is_setting}  # marked with a star
 
 
 def shown(figure: Figure | None, *, spread: bool) -> str:
@@ -56,7 +58,7 @@ def defence_lines(results: Results, scene: str, *, spread: bool) -> Iterator[lis
         ]
         loss = results.figure(scene, defence, "epsilon")
         yield [
-            defence,
+            f"{defence} *" if defence in EXPERIMENTS else defence,
             *(shown(None if one is None else _alone(one), spread=spread) for one in figures),
             NOTHING if loss is None else f"{loss.mean:,.0f}" if loss.mean >= 10 else f"{loss.mean:.1f}",
         ]
@@ -66,7 +68,11 @@ def guesses(results: Results, scene: str) -> list[str]:
     """Return the line of guessing that a table of defences begins with."""
     names = ("test_accuracy", LABEL_ATTACKS[0], "label.completion.100", ROW_ATTACKS[0], ROW_ATTACKS[0])
     found = [results.figure(scene, NO_DEFENCE, name) for name in (*names, "property.passive-2")]
-    return ["guessing", *(NOTHING if one is None or one.guess is None else _number(one.guess) for one in found), NOTHING]
+    return [
+        "guessing",
+        *(NOTHING if one is None or one.guess is None else _number(one.guess) for one in found),
+        NOTHING,
+    ]
 
 
 def _alone(figure: Figure) -> Figure:
