@@ -81,10 +81,10 @@ def _coordinator(results: Results) -> str:
         return ""
     gain = max(one.mean - (one.guess or 0.0) for one in tens)
     return (
-        f"**A figure about one row is that row.** From accuracies of groups of one the coordinator gets "
-        f"{_span([one.mean for one in singles])} of the labels; from groups of ten at most {100 * gain:.1f} points "
-        "more than by naming the majority. Sizes of messages tell an outsider how many rows there are, and nothing of "
-        "labels."
+        "**A figure about one row is that row.** From accuracies of groups of one the coordinator can say of "
+        f"{_span([one.mean for one in singles])} of the rows whether they are of a class; from groups of ten at most "
+        f"{100 * gain:.1f} points more than by naming the majority. Sizes of messages tell an outsider how many rows "
+        "there are, and nothing of labels."
     )
 
 

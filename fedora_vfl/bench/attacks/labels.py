@@ -36,6 +36,8 @@ def by_clusters(gradients: Tensor, classes: int, seed: int) -> Tensor:
     from sklearn.cluster import KMeans
 
     units = functional.normalize(gradients, dim=1)
+    if not units.any():  # nothing was sent
+        return torch.zeros(len(units), dtype=torch.int64)
     found = KMeans(classes, n_init=4, random_state=seed).fit_predict(units.numpy())
     return torch.from_numpy(found.astype(np.int64))
 

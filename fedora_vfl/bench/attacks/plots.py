@@ -1,8 +1,9 @@
 """The results, drawn: what each attack gets, and what is left of it and of accuracy behind each defence."""
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedora_vfl.bench.attacks.catalogue import LABEL_ATTACKS
 from fedora_vfl.bench.attacks.results import Results
@@ -19,6 +20,7 @@ COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
 MARKS = ("o", "s", "D", "^")
 SHADE = "#F2F2F2"
 FONT = 10
+HEADING: dict[str, Any] = {"x": 0.01, "ha": "left", "fontsize": FONT + 4, "fontweight": "bold"}
 SHOWN = {
     "label.norm.last": "label: length of gradients",
     "label.direction.first": "label: direction, first epoch",
@@ -59,14 +61,22 @@ def picture(results: Results) -> "Figure":
     from matplotlib.figure import Figure
 
     below = [scene for scene in COMPARED if len(results.defences(scene)) > 1]
-    longest = max((len(results.defences(scene)) for scene in below), default=0)
-    heights = [0.3 * len(SHOWN) + 1.1, *([0.3 * longest + 1.1] if below else [])]
+    lines = list(dict.fromkeys(name for scene in below for name in results.defences(scene)))
+    heights = [0.29 * len(SHOWN) + 1.1, *([0.29 * len(lines) + 1.6] if below else [])]
     canvas = Figure(figsize=(10, sum(heights)), layout="constrained", facecolor="white")
     parts = canvas.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+    parts[0].suptitle("What each attack gets without a defence", **HEADING)
     _draw_attacks(parts[0].subplots(), results)
     if below:
-        for axis, scene in zip(parts[1].subplots(1, len(below), squeeze=False)[0], below, strict=True):
-            _draw_defences(axis, results, scene)
+        parts[1].suptitle("What is left behind a defence", **HEADING)
+        axes = parts[1].subplots(1, len(below), squeeze=False, sharey=True)[0]
+        for axis, scene in zip(axes, below, strict=True):
+            _draw_defences(axis, results, scene, lines)
+        axes[0].set_yticks(range(len(lines)), lines)
+        axes[0].invert_yaxis()  # once: the panels share it
+        handles, names = axes[0].get_legend_handles_labels()
+        unique = dict(zip(names, handles, strict=True))
+        parts[1].legend(unique.values(), unique, loc="outside lower center", ncols=3, fontsize=FONT, frameon=False)
     return canvas
 
 
@@ -82,46 +92,28 @@ def _draw_attacks(axis: "Axes", results: Results) -> None:
                 values.append(_inside(figure.advantage))
         axis.plot(values, places, MARKS[number % 4], color=COLOURS[number % 4], label=scene, markersize=6)
     axis.set_yticks(range(len(keys)), [SHOWN[key] for key in keys])
-    _style(axis, "0: no better than guessing                                         1: always right")
-    axis.set_title("What each attack gets without a defence", loc="left", fontsize=FONT + 3, fontweight="bold")
+    axis.invert_yaxis()
+    _style(axis, "0\nno better than guessing", "1\nalways right")
     axis.legend(fontsize=FONT, frameon=False, loc="lower right")
 
 
-def _draw_defences(axis: "Axes", results: Results, scene: str) -> None:
+def _draw_defences(axis: "Axes", results: Results, scene: str, lines: Sequence[str]) -> None:
     """Draw what is left, behind each defence, of accuracy, of the label leak and of the row leak."""
-    defences = results.defences(scene)
     plain = results.figure(scene, NO_DEFENCE, "test_accuracy")
-    for place, defence in enumerate(defences):
+    for place, defence in enumerate(lines):
         accuracy = results.figure(scene, defence, "test_accuracy")
         labels = results.best(scene, defence, LABEL_ATTACKS)
         rows = rows_attack(results, scene, defence, often=True)
         if plain and accuracy and plain.advantage and accuracy.advantage is not None:
-            axis.plot(_inside(accuracy.advantage / plain.advantage), place, "|", color=GREEN, ms=13, mew=3)
+            kept = _inside(accuracy.advantage / plain.advantage)
+            axis.plot(kept, place, "|", color=GREEN, ms=14, mew=3.5, ls="", label="accuracy above guessing")
         if labels and labels[1].advantage is not None:
-            axis.plot(_inside(labels[1].advantage), place, "s", color=ORANGE, ms=6.5)
+            leak = _inside(labels[1].advantage)
+            axis.plot(leak, place, "s", color=ORANGE, ms=6.5, ls="", label="labels, from gradients")
         if rows:
-            axis.plot(_inside(rows.mean), place, "o", color=BLUE, ms=6.5)
-    axis.set_yticks(range(len(defences)), defences)
-    _style(axis, "0: none left                              1: all left")
-    axis.set_title(f"What is left behind a defence: {scene}", loc="left", fontsize=FONT + 3, fontweight="bold")
-    handles = [
-        axis.plot([], [], mark, color=colour, ms=size, mew=width, label=name)[0]
-        for mark, colour, size, width, name in (
-            ("|", GREEN, 11, 3, "accuracy above guessing"),
-            ("s", ORANGE, 6.5, 1, "labels, from gradients"),
-            ("o", BLUE, 6.5, 1, "rows, from embeddings"),
-        )
-    ]
-    axis.legend(
-        handles=handles,
-        fontsize=FONT - 1,
-        frameon=False,
-        loc="upper center",
-        ncols=3,
-        bbox_to_anchor=(0.4, -0.12),
-        columnspacing=1,
-        handletextpad=0.2,
-    )
+            axis.plot(_inside(rows.mean), place, "o", color=BLUE, ms=6.5, ls="", label="rows, from embeddings")
+    axis.set_title(scene, loc="left", fontsize=FONT + 1, fontweight="bold")
+    _style(axis, "0\nnone left", "1\nall left")
 
 
 def _inside(value: float) -> float:
@@ -129,10 +121,9 @@ def _inside(value: float) -> float:
     return min(max(value, 0.0), 1.05)
 
 
-def _style(axis: "Axes", label: str) -> None:
-    axis.invert_yaxis()
-    axis.set_xlim(-0.03, 1.08)
-    axis.set_xlabel(label, fontsize=FONT, color=GREY)
+def _style(axis: "Axes", least: str, most: str) -> None:
+    axis.set_xlim(-0.05, 1.1)
+    axis.set_xticks([0, 0.25, 0.5, 0.75, 1], [least, "0.25", "0.5", "0.75", most])
     axis.tick_params(labelsize=FONT, length=0)
     axis.set_facecolor(SHADE)
     axis.grid(axis="both", color="white", linewidth=1.2)

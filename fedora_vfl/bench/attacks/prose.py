@@ -14,10 +14,11 @@ predicting the mean gets 0, the true rows get 1, below 0 is worse than the mean.
 *Advantage*, in the picture and in the table of all figures beside this page, is the part of the way from guessing to \
 certainty."""
 LABELS = """\
-A curious passive party guesses the labels of the training rows. The lines “from raw columns” use the same labels and \
-the same head on columns that were never trained with anybody: what completion has over them is the federation's \
-doing. Length is for two classes only. The control gives every row the gradients of another row, and should be a \
-guess."""
+A curious passive party guesses the labels of the training rows, those it knows left out. A row's gradient is p − y, \
+the prediction less the label, passed back through the top model: the label decides which way it points, however good \
+the model is. The lines “from raw columns” use the same labels and the same head on columns that were never trained \
+with anybody: what completion has over them is the federation's doing. Length is for two classes only. The control \
+gives every row the gradients of another row, and should be a guess."""
 FEATURES = """\
 A curious active party guesses passive-1's rows, all encoded columns together, from the embeddings that evaluation \
 sends. In brackets, for the learned inverses, is a regression with the same known rows from what the active party has \
@@ -34,16 +35,17 @@ below each say what the party's raw columns would give away."""
 MEMBERSHIP = """\
 One row in ten is forgotten, by FedORA's defaults and by Retrain. AUC of telling forgotten rows, and rows that are \
 kept, from test rows. Retrain never saw the forgotten rows: its figure is the mark for a model that has forgotten. \
-This is about the *model*: who takes part in training is no secret among the parties, which compare ids, and neither \
-is who asked to be forgotten."""
+True positives at 1 % false alarms, a stricter measure, are in the table beside this page. This is about the *model*: \
+who takes part in training is no secret among the parties, which compare ids, and neither is who asked to be \
+forgotten."""
 OUTSIDERS = """\
 The coordinator is told figures, never rows. A model that always says one class (made by forgetting the others) turns \
-accuracy into the share of that class in a group: for a group of one that is the row's label; for ten or more, naming \
-all rows of a group alike is hardly better than the majority (in brackets). Two groups that differ in one row would \
-tell that row's class again, whatever their size: that is why figures about few rows, and differences of groups, must \
-not be told. The outsider gets the number of rows of every batch. Sizes of messages are the same, one by one, with \
-true and with shuffled labels, so that they say nothing of labels. They are sizes of protobuf messages; HTTP/2 and \
-TLS add what depends on these alone. Times of messages were not attacked."""
+accuracy into the share of that class in a group (here the rarest one): for a group of one that says whether the row \
+is of the class; for ten or more, naming all rows of a group alike is hardly better than the majority (in brackets). \
+Two groups that differ in one row would tell that row's class again, whatever their size: that is why figures about \
+few rows, and differences of groups, must not be told. The outsider gets the number of rows of every batch. Sizes of \
+messages are the same, one by one, with true and with shuffled labels, so that they say nothing of labels. They are \
+sizes of protobuf messages; HTTP/2 and TLS add what depends on these alone. Times of messages were not attacked."""
 DEFENCES = """\
 *Labels* is the strongest of direction, clusters and classifier; *completion* has 100 labels; *rows* is the strongest \
 of the inverses with 200 known rows and of the bottom known, from one release and from the mean of 30 releases with \

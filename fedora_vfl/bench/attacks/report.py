@@ -55,7 +55,8 @@ def _blocks(material: Material, picture: str | None) -> Iterator[str]:
         f"Made by `{material.command}`, release {VERSION}: {results.runs} runs. Income has {extent.income_rows:,} "
         f"training rows, digits 1,438, colour images {extent.image_rows:,}; {extent.epochs} epochs "
         f"({extent.image_epochs} on colour images), Adam, batches of 128, embeddings of 64 unless told otherwise. "
-        "Bottoms have one hidden layer of 64, on colour images two convolutions."
+        "Bottoms have one hidden layer of 64, on colour images two convolutions. Where a bottom is known, "
+        f"{extent.targets} rows, or {extent.image_targets} colour images, are looked for."
     )
     yield "## In short"
     yield "\n".join(f"- {line}" for line in findings.lines(results))
