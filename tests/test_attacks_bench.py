@@ -251,7 +251,7 @@ def test_a_run_in_one_process_equals_a_cluster_to_the_bit(tmp_path: Path) -> Non
         "data": {"source": "digits", "parties": 2},
         "model": {"embedding": 8},
         "train": {"epochs": 2, "batch_size": 128},
-        "wire": {"dtype": "bfloat16"},
+        "wire": {"encoding": "bfloat16"},
         "forget": {"samples": 60},
         "unlearn": {"method": "fedora", "rounds": 2},
         "seed": 3,
@@ -276,7 +276,7 @@ def test_a_run_in_one_process_equals_a_cluster_to_the_bit(tmp_path: Path) -> Non
         held_out_loss=result["original"]["held_out_loss"],
     )
     assert isinstance(job.unlearn, Fedora)
-    process.perform(METHODS["fedora"].run(task, job.unlearn))
+    process.perform(METHODS.get("fedora").run(task, job.unlearn))
     _assert_saved(process, tmp_path / "run", "unlearned")
 
 

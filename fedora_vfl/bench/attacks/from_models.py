@@ -40,13 +40,13 @@ def membership_figures(process: OneProcess, job: Job, folder: Path) -> Figures:
         held_out_loss=float(functional.cross_entropy(test.logits, process.labels[test.rows])),
     )
     process.forget(forget)
-    process.perform(METHODS["fedora"].run(task, Fedora()))
+    process.perform(METHODS.get("fedora").run(task, Fedora()))
     found |= _remembered(process, forget, "unlearned")
     seed = derive(job.seed, "retrain")
     anew = join(folder, job.model_copy(update={"seed": seed}), process.defence)
     anew.forget(forget)
     retrained = UnlearningTask(job.train, len(classes), len(forget), train - len(forget), seed)
-    anew.perform(METHODS["retrain"].run(retrained, Retrain()))
+    anew.perform(METHODS.get("retrain").run(retrained, Retrain()))
     return found | _remembered(anew, forget, "retrain")
 
 

@@ -14,19 +14,18 @@ from fedora_vfl.bench.attacks.defences import Defence
 from fedora_vfl.datasets.settings import ACTIVE
 from fedora_vfl.sampling.seeds import derive
 from fedora_vfl.settings.model import Model
+from fedora_vfl.wire.encodings import TensorEncoding, encoding_named
 from party import batches, losses
-from party.account import unlearning_loss
 from party.data.reading import read
 from party.data.records import Records
 from party.data.split import assign
 from party.privacy import Noise
 from party.settings import load_party
 from party.state import PartyState, assemble
-from party.updates import DualAscent, Rule, rule_for
+from party.updates import Rule, rule_for
+from party.updates.primal_dual import DualAscent, unlearning_loss
 from protos.fedora.v1.exchange_pb2 import Order
 from protos.fedora.v1.phase_pb2 import Phase, Report
-
-WIRE_TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,22 @@ class Step:
 Watch = Callable[[Step], None]
 
 
+@dataclass(frozen=True)
+class Line:
+    """The encodings at the two ends of one link, each of which may remember what it has sent."""
+
+    passive: TensorEncoding
+    active: TensorEncoding
+
+    def embedding(self, tensor: Tensor) -> Tensor:
+        """Return an embedding as it arrives at the active party."""
+        return self.active.decode(memoryview(self.passive.encode(tensor.detach())), *tensor.shape)
+
+    def gradient(self, tensor: Tensor) -> Tensor:
+        """Return a gradient as it arrives at the passive party."""
+        return self.passive.decode(memoryview(self.active.encode(tensor.detach())), *tensor.shape)
+
+
 @dataclass
 class OneProcess:
     """The parties of one job."""
@@ -50,7 +65,7 @@ class OneProcess:
     states: dict[str, PartyState]  # in the order of the bottoms, the active party's last
     records: dict[str, Records]  # every party's own rows, in the common order
     order: Order
-    wire: torch.dtype
+    lines: dict[str, Line]  # by passive party
     noises: dict[str, Noise]
     defence: Defence
     reports: list[Report] = field(default_factory=list)  # what the coordinator is told by the active party
@@ -126,7 +141,7 @@ class OneProcess:
             name: self.noises[name].apply(self.states[name].embed(rows, phase, step), rows, phase.number, step)
             for name in self.passive
         }
-        arrived = {name: self._travelled(one) for name, one in sent.items()}
+        arrived = {name: self.lines[name].embedding(one) for name, one in sent.items()}
         if rules[ACTIVE].needs_gradients:
             for embedding in arrived.values():
                 embedding.requires_grad_()
@@ -155,7 +170,7 @@ class OneProcess:
         if self.defence.label_shield:
             seed = derive(phase.plan.seed, "shield", party, step)
             gradient = self.defence.shielded(gradient, self.labels[rows], seed)
-        return self._travelled(self.noises[ACTIVE].apply(gradient, rows, phase.number, step, party))
+        return self.lines[party].gradient(self.noises[ACTIVE].apply(gradient, rows, phase.number, step, party))
 
     def _absorb(self, party: str, rows: Tensor, embedding: Tensor, gradient: Tensor) -> None:
         """Let a gradient flow into a passive party's bottom, with its own penalty if it has one."""
@@ -168,17 +183,13 @@ class OneProcess:
         torch.autograd.backward([embedding, penalty], [gradient, torch.ones(())])
 
     def _settle(self, phase: Phase, rules: dict[str, Rule], report: Report) -> None:
-        """End an unlearning phase as party/duals.py does between processes."""
+        """End an unlearning phase as its rules do between processes."""
         active = rules[ACTIVE]
         if isinstance(active, DualAscent):
             omega = active.ascend(unlearning_loss(phase, report)) if active.scalar else None
             for rule in rules.values():
                 assert isinstance(rule, DualAscent)
                 rule.settle(omega)
-
-    def _travelled(self, tensor: Tensor) -> Tensor:
-        """Return a tensor as it arrives at the other side."""
-        return tensor.detach().to(self.wire).to(torch.float32, copy=True)
 
 
 def join(folder: Path, job: Job, defence: Defence) -> OneProcess:
@@ -203,7 +214,9 @@ def join(folder: Path, job: Job, defence: Defence) -> OneProcess:
         for name in [*passive, ACTIVE]
     }
     noises = {name: Noise(defence.privacy(name == ACTIVE, seed=job.seed), party=name) for name in states}
-    return OneProcess(states, records, order, WIRE_TYPES[job.wire.dtype], noises, defence)
+    encoding = encoding_named(job.wire.encoding)
+    lines = {name: Line(encoding(), encoding()) for name in passive}
+    return OneProcess(states, records, order, lines, noises, defence)
 
 
 def _order(records: dict[str, Records], test_fraction: float) -> Order:

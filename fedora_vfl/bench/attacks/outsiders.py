@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fedora_vfl.wire.encodings import Float32
 from fedora_vfl.wire.tensors import TensorParcel, pack
 from protos.fedora.v1.meter_pb2 import Kind
 
@@ -22,7 +23,11 @@ def told_by_group_accuracy(in_class: Tensor, size: int, generator: torch.Generat
 
 def message_sizes(tensors: Sequence[Tensor]) -> list[int]:
     """Return the sizes of the messages that carry these tensors, which TLS does not hide."""
-    return [len(pack(TensorParcel(Kind.GRADIENT, 1, step, one)).data) for step, one in enumerate(tensors)]
+    parcels = (
+        TensorParcel(Kind.GRADIENT, 1, step, Float32, one.shape[0], one.shape[1], Float32().encode(one))
+        for step, one in enumerate(tensors)
+    )
+    return [len(pack(one).data) for one in parcels]
 
 
 def rows_from_sizes(sizes: Sequence[int], width: int) -> list[int]:

@@ -31,7 +31,7 @@ class Scene:
             "data": self.data,
             "model": {**self.bottom, "embedding": defence.embedding, "top": [64]},
             "train": {"epochs": self.epochs, "batch_size": defence.batch},
-            "wire": {"dtype": defence.wire},
+            "wire": {"encoding": defence.wire},
             "seed": seed,
         }
 
