@@ -91,10 +91,12 @@ def _bottom_figures(
     if point.defence == NONE:
         tries["initial"] = (made, trace.first_rows[:many], trace.first_embeddings[:many], noise)
     prior = features.Prior.of(inputs.batch(torch.arange(trace.rows)))
-    sent, centre = _Sent(bottom, point.defence.clip_embeddings), test.embeddings[TARGET].mean(dim=0)
+    sent = _Sent(bottom, point.defence.clip_embeddings)
+    centres = {"initial": trace.first_embeddings.mean(dim=0)}  # of the bottom as it was; else as it is
     found: Figures = {}
     for key, (parameters, rows, seen, blur) in tries.items():
         bottom.load_state_dict(parameters)
+        centre = centres.get(key, test.embeddings[TARGET].mean(dim=0))
         guessed = features.with_bottom(sent, seen, prior, noise=blur, centre=centre, steps=extent.steps)
         found |= beside(f"features.bottom.{key}", features.explained(guessed, inputs.batch(rows)), 0.0)
         found |= _category_figures(key, guessed, inputs, rows)

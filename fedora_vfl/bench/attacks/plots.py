@@ -62,11 +62,12 @@ def picture(results: Results) -> "Figure":
 
     below = [scene for scene in COMPARED if len(results.defences(scene)) > 1]
     lines = list(dict.fromkeys(name for scene in below for name in results.defences(scene)))
-    heights = [0.29 * len(SHOWN) + 1.1, *([0.29 * len(lines) + 1.6] if below else [])]
+    heights = [0.29 * len(SHOWN) + 1.3, *([0.29 * len(lines) + 1.6] if below else [])]
     canvas = Figure(figsize=(10, sum(heights)), layout="constrained", facecolor="white")
     parts = canvas.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
     parts[0].suptitle("What each attack gets without a defence", **HEADING)
     _draw_attacks(parts[0].subplots(), results)
+    parts[0].legend(loc="outside lower center", ncols=4, fontsize=FONT, frameon=False)
     if below:
         parts[1].suptitle("What is left behind a defence", **HEADING)
         axes = parts[1].subplots(1, len(below), squeeze=False, sharey=True)[0]
@@ -94,7 +95,6 @@ def _draw_attacks(axis: "Axes", results: Results) -> None:
     axis.set_yticks(range(len(keys)), [SHOWN[key] for key in keys])
     axis.invert_yaxis()
     _style(axis, "0\nno better than guessing", "1\nalways right")
-    axis.legend(fontsize=FONT, frameon=False, loc="lower right")
 
 
 def _draw_defences(axis: "Axes", results: Results, scene: str, lines: Sequence[str]) -> None:

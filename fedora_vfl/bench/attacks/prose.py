@@ -35,9 +35,10 @@ below each say what the party's raw columns would give away."""
 MEMBERSHIP = """\
 One row in ten is forgotten, by FedORA's defaults and by Retrain. AUC of telling forgotten rows, and rows that are \
 kept, from test rows. Retrain never saw the forgotten rows: its figure is the mark for a model that has forgotten. \
-True positives at 1 % false alarms, a stricter measure, are in the table beside this page. This is about the *model*: \
-who takes part in training is no secret among the parties, which compare ids, and neither is who asked to be \
-forgotten."""
+PathMNIST's test images come from another clinic than its training images: what tells them apart there is told by \
+Retrain too, and is no memory. True positives at 1 % false alarms, a stricter measure, are in the table beside this \
+page. This is about the *model*: who takes part in training is no secret among the parties, which compare ids, and \
+neither is who asked to be forgotten."""
 OUTSIDERS = """\
 The coordinator is told figures, never rows. A model that always says one class (made by forgetting the others) turns \
 accuracy into the share of that class in a group (here the rarest one): for a group of one that says whether the row \
