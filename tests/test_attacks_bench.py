@@ -33,6 +33,7 @@ from fedora_vfl.cluster.preparation import prepare
 from fedora_vfl.errors import SettingsError
 from fedora_vfl.sampling.seeds import derive
 from fedora_vfl.settings.files import check
+from fedora_vfl.wire.protocol import VERSION
 from party.assessment import area_under_curve
 from party.request import resolve
 from protos.fedora.v1.control_pb2 import Request
@@ -323,6 +324,7 @@ def test_the_report_has_every_figure_beside_guessing(tiny: tuple[Store, list[Rec
     write_report(material, tmp_path / "attacks.md")
     page = (tmp_path / "attacks.md").read_text(encoding="utf-8")
     assert "](attacks.svg)" in page and (tmp_path / "attacks.svg").stat().st_size > 1000
+    assert f"4 runs (4 by release {VERSION})" in page
     for part in ("Labels", "Rows", "Properties", "Membership", "Coordinator and outsider", "Defences", "The attacks"):
         assert f"## {part}" in page
     lines = list(csv.DictReader(io.StringIO((tmp_path / "attacks.csv").read_text(encoding="utf-8"))))

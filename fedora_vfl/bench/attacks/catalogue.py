@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 SPLIT = "Li et al., Label leakage and protection in two-party split learning, ICLR 2022"
-CLUSTERING = "Liu and Lyu, Clustering label inference attack against practical split learning, 2022"
+CLUSTERING = "Liu and Lyu, Clustering label inference attack against practical split learning, arXiv:2203.05222v1, 2022"
 COMPLETION = "Fu et al., Label inference attacks against vertical federated learning, USENIX Security 2022"
 INVERSION = "He, Zhang and Lee, Model inversion attacks against collaborative inference, ACSAC 2019"
 LOSS = "Yeom et al., Privacy risk in machine learning, CSF 2018"

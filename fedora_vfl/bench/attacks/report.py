@@ -14,7 +14,6 @@ from fedora_vfl.bench.attacks.plots import draw
 from fedora_vfl.bench.attacks.results import Results
 from fedora_vfl.bench.attacks.scenes import Extent
 from fedora_vfl.storage import write_atomically
-from fedora_vfl.wire.protocol import VERSION
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def _blocks(material: Material, picture: str | None) -> Iterator[str]:
     results, extent = material.results, material.extent
     yield "# What leaks by design"
     yield (
-        f"Made by `{material.command}`, release {VERSION}: {results.runs} runs. Income has {extent.income_rows:,} "
+        f"Made by `{material.command}`: {results.runs} runs ({_releases(results)}). Income has {extent.income_rows:,} "
         f"training rows, digits 1,438, colour images {extent.image_rows:,}; {extent.epochs} epochs "
         f"({extent.image_epochs} on colour images), Adam, batches of 128, embeddings of 64 unless told otherwise. "
         "Bottoms have one hidden layer of 64, on colour images two convolutions. Where a bottom is known, "
@@ -94,6 +93,12 @@ def _blocks(material: Material, picture: str | None) -> Iterator[str]:
         yield "\n".join(f"- {run}: {why}" for run, why in results.failed.items())
     if results.missing:
         yield f"{results.missing} runs are not done yet; the same command goes on."
+
+
+def _releases(results: Results) -> str:
+    """Say which releases made the runs, as a report may be written long after them."""
+    counts = sorted(results.releases.items())
+    return " and ".join(f"{count} by release {name}" for name, count in counts) or "none yet"
 
 
 def print_tables(material: Material, console: Console) -> None:

@@ -1,8 +1,9 @@
 """What came of the runs: every figure as mean and spread over seeds, beside that of guessing."""
 
 import statistics
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fedora_vfl.bench.attacks.figures import GUESS
 from fedora_vfl.bench.attacks.scenes import Extent, Point, as_cell
@@ -32,6 +33,7 @@ class Results:
     failed: dict[str, str]  # runs, with reasons
     missing: int
     runs: int
+    releases: dict[str, int] = field(default_factory=dict)  # of this software that made the runs, with how many each
 
     @property
     def scenes(self) -> list[str]:
@@ -56,7 +58,8 @@ def read_results(store: Store, extent: Extent, points: Sequence[Point]) -> Resul
     """Read what the store has."""
     values: dict[tuple[str, str], dict[str, list[float]]] = {}
     failed: dict[str, str] = {}
-    missing = runs = 0
+    releases: Counter[str] = Counter()
+    missing = 0
     for point in points:
         record = store.read(as_cell(point, extent))
         if record is None:
@@ -64,12 +67,14 @@ def read_results(store: Store, extent: Extent, points: Sequence[Point]) -> Resul
         elif not record.done:
             failed[point.describe()] = record.why
         else:
-            runs += 1
+            releases[record.versions["fedora"]] += 1
             kept = values.setdefault((point.scene.name, point.defence.name), {})
             for name, value in record.figures.items():
                 if value is not None:
                     kept.setdefault(name, []).append(value)
-    return Results({place: _figures(kept) for place, kept in values.items()}, failed, missing, runs)
+    return Results(
+        {place: _figures(kept) for place, kept in values.items()}, failed, missing, releases.total(), releases
+    )
 
 
 def _figures(values: dict[str, list[float]]) -> dict[str, Figure]:
