@@ -17,10 +17,10 @@ from coordinator.methods.proof import proof
 from coordinator.methods.registry import METHODS, Unlearn
 from coordinator.methods.training import training
 from coordinator.phases import VALIDATION
-from coordinator.result import ModelRecord, result
+from coordinator.result import ModelRecord, forgotten_rows, result
 from coordinator.train import Train
 from fedora_vfl.certificates.making import certificate
-from fedora_vfl.errors import SettingsError
+from fedora_vfl.errors import FedoraError, SettingsError
 from fedora_vfl.sampling.seeds import derive
 from fedora_vfl.settings.federation import Federation
 from fedora_vfl.settings.files import parse
@@ -50,6 +50,7 @@ class JobRunner:
         self._job, self._engine, self._federation, self._key, self._say = job, engine, federation, key, say
         self._number = uuid.uuid4().hex
         self._models: dict[str, ModelRecord] = {}
+        self._dropping = False  # whether parties may have dropped the rows
         self._training = job.train  # how the original model came about, also where it was loaded
 
     async def run(self) -> Result:
@@ -59,7 +60,7 @@ class JobRunner:
         classes = ready[self._federation.active.name].classes
         task = await self._request(self._job.forget, classes) if self._job.forget else None
         await self._train()
-        forgotten = await self._forget(task) if task else None
+        forgotten = await self._forget_for_good(task) if task else None
         ledger = await self._engine.collect()
         seconds = time.perf_counter() - began
         figures = result(
@@ -90,12 +91,15 @@ class JobRunner:
             model=job.model.model_dump_json() if job.model else "",
             encoding=job.wire.encoding,
             load=job.train.load or "",
+            allow_remembering=job.train.allow_remembering,
         )
         ready = await self._engine.setup(setup)
         common = ready[self._federation.active.name]
         if common.training and not job.train.rounds:
             self._training = parse(common.training, Train, origin=f"the saved model {job.train.load!r}")
         await self._say(f"{common.train} training and {common.test} test rows in common, {common.classes} classes")
+        if left_out := forgotten_rows(ready):
+            await self._say(f"{left_out} rows were forgotten in earlier jobs, and are left out")
         return ready
 
     async def _request(self, forget: Forget, classes: int) -> UnlearningTask:
@@ -148,6 +152,18 @@ class JobRunner:
             phases, await engine.assess(name, fit_attack=name == ORIGINAL), digests, rounds
         )
 
+    async def _forget_for_good(self, task: UnlearningTask) -> Forgotten:
+        """Forget; if that fails, say that the rows are dropped all the same."""
+        try:
+            return await self._forget(task)
+        except FedoraError:
+            if UNLEARNED not in self._models and self._dropping:
+                await self._say(
+                    f"the rows are dropped for good all the same (job {self._number}), but no model has honoured the "
+                    "request yet: train anew, which leaves them out"
+                )
+            raise
+
     async def _forget(self, task: UnlearningTask) -> Forgotten:
         """Drop the rows, forget, prove it, and compare with what was asked for."""
         job, engine = self._job, self._engine
@@ -157,6 +173,7 @@ class JobRunner:
             held_out_loss=original.get("held_out_loss"),
             whole_classes="forgotten_classes_accuracy" in original,
         )
+        self._dropping = True
         await engine.drop()
         forgotten = Forgotten(await self._unlearn(UNLEARNED, task, job.unlearn, saved_as=job.unlearn.save))
         if job.certificate:

@@ -43,6 +43,11 @@ class ModelRecord:
     rounds: int | None = None  # of the method that made it
 
 
+def forgotten_rows(ready: dict[str, Ready]) -> int:
+    """Return how many rows were left out as they were forgotten in earlier jobs: the most that any party's file has."""
+    return max(one.forgotten_rows for one in ready.values())
+
+
 def figures(made: ModelRecord, ledger: Ledger, engine: Engine) -> dict[str, Any]:
     """Return the figures of one model: what was measured of it, and what the phases that made it cost."""
     return {
@@ -85,13 +90,19 @@ def result(
         "rounds": [one.to_json() for one in engine.history],
         "bytes": ledger.summary(),
         "seconds": seconds,
-        "rows": {"train": common.train, "validation": common.validation, "test": common.test},
+        "rows": {
+            "train": common.train,
+            "validation": common.validation,
+            "test": common.test,
+            "forgotten": forgotten_rows(ready),
+        },
         "classes": common.classes,
         "privacy": engine.privacy or None,
         "parties": {
             name: {
                 "role": "active" if name == active else "passive",
                 "own_rows": one.own_rows,
+                "forgotten_rows": one.forgotten_rows,
                 "parameters": one.parameters,
                 "features": one.features,
                 "model_sha256": models["original"].digests[name],

@@ -33,12 +33,19 @@ class Train(Settings):
     warmup: NonNegativeInt = 0  # epochs of linear growth to the full rate
     augment: Augment = Augment()
     load: Annotated[str | None, Field(alias="from")] = None
+    allow_remembering: bool = False  # also `from` a model that predates a request which was honoured since
     save: ModelName = "original"
 
     @model_validator(mode="after")
     def _momentum_for_nesterov(self) -> Self:
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov needs a momentum above 0")
+        return self
+
+    @model_validator(mode="after")
+    def _something_to_remember(self) -> Self:
+        if self.allow_remembering and not self.load:
+            raise ValueError("`allow_remembering` is about the model named with `from`, which is not given")
         return self
 
     @property

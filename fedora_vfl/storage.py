@@ -1,6 +1,7 @@
 """Files that are either whole or absent: the one way this project writes what it must not lose."""
 
 import contextlib
+import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
@@ -26,6 +27,32 @@ def create_privately(path: Path, content: bytes) -> bool:
             return False
     _synchronise(path.parent)
     return True
+
+
+@contextlib.contextmanager
+def held(path: Path, *, wait: bool) -> Iterator[None]:
+    """Hold a lock file, which is gone at the end; the system lets go of it when this process dies.
+
+    Without waiting, a lock that another process holds raises BlockingIOError.
+    """
+    while True:
+        with path.open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if not _is_at(path, file.fileno()):
+                continue  # its last holder has removed it meanwhile: whoever comes next would lock another file
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Tell whether an open file is the one that a path leads to."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 @contextlib.contextmanager

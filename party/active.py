@@ -43,7 +43,8 @@ class Active(Role):
         links = [await self._exchange_server.arrival(self.job.job, name) for name in self.job.passive]
         clock = self.context.metrics.clock
         self.exchanges = [TensorExchange(link, self.job.encoding, 0, clock) for link in links]
-        ids = dict(zip(records.ids, split, strict=True))
+        held = set(self.ids)
+        ids = {one: part for one, part in zip(records.ids, split, strict=True) if one in held}
         return await self.alignment.arrange(links, ids, timeout=federation.deadlines.setup)
 
     async def run_batches(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:
@@ -105,7 +106,8 @@ class Active(Role):
         state = self.state
         assert state.labels is not None
         labels = state.labels[: len(state.order.train)]
-        rows = resolve(request, state.order, labels, state.description["classes"]["classes"])
+        classes = state.description["classes"]["classes"]
+        rows = resolve(request, state.order, labels, classes, forgotten=self.dropped)
         for exchange in self.exchanges:
             await exchange.link.send(
                 Parcel(forget=Forget(rows=rows.tolist())), timeout=self.context.federation.deadlines.setup

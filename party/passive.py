@@ -50,7 +50,7 @@ class Passive(Role):
         self.exchanges = [TensorExchange(self._link, self.job.encoding, 0, self.context.metrics.clock)]
         try:
             await self._link.send(Parcel(greeting=greeting), timeout=deadlines.join)
-            return await self.alignment.offer(self._link, self.context.records.ids, timeout=deadlines.setup)
+            return await self.alignment.offer(self._link, self.ids, timeout=deadlines.setup)
         except PartyError:
             await check_right_service(call, active.address, **secured)
             raise

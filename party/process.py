@@ -23,6 +23,7 @@ from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Credentials, Member, check_s
 from party.active import Active
 from party.context import PartyContext
 from party.data.reading import read
+from party.dropped import read_list
 from party.exchange_server import ExchangeServer
 from party.metrics import PartyMetrics
 from party.passive import Passive
@@ -38,7 +39,6 @@ from protos.fedora.v1.control_pb2 import (
     Privacy,
     Readings,
     RolledBack,
-    Saved,
 )
 from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.phase_pb2 import Progress
@@ -64,6 +64,11 @@ class PartyProcess:
         records = read(settings.data, with_labels=active)
         log.info("%s: %d rows, %s", settings.data.path, len(records.ids), records.described())
         log.info("signs its statements with the key %s", SigningKey.load_or_make(settings.keys).public)
+        if settings.drops == "for-good":
+            dropped = read_list(settings.keys)
+            log.info("has dropped rows for good in %d jobs", len(dropped.requests))
+        else:
+            log.warning("drops rows for one job only, and keeps no list of them: `drops` in the party file says so")
         self._totals, self._metrics = Totals(), PartyMetrics(own_rows=len(records.ids))
         credentials = _credentials(settings, federation)
         self._context = PartyContext(
@@ -247,14 +252,7 @@ class PartyProcess:
         return FromParty(assessment=role.assess(message.assess))
 
     async def _save(self, _: ControlLink, message: FromCoordinator) -> FromParty:
-        state = self._in_job().state
-        path = self._context.settings.model_path(message.save.name)
-        try:
-            digest = state.save_model(path, message.save.identity, message.save.training)
-        except OSError as error:
-            raise PartyError(self._context.settings.name, f"cannot write {path}: {error.strerror}") from None
-        log.info("the model is kept as %s", path)
-        return FromParty(saved=Saved(name=message.save.name, sha256=digest))
+        return FromParty(saved=self._in_job().save_model(message.save))
 
     async def _attest(self, _: ControlLink, message: FromCoordinator) -> FromParty:
         return FromParty(statement=self._in_job().attest(message.attest))

@@ -1,7 +1,7 @@
 """Requests to forget: which training rows are meant. Only the active party knows labels, so it finds out."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import pairwise
 
 import torch
@@ -16,11 +16,21 @@ from protos.fedora.v1.exchange_pb2 import Order
 SHOWN = 5  # so many names are spelt out in an error
 
 
-def resolve(request: Request, order: Order, labels: Tensor, classes: Sequence[str]) -> Tensor:
-    """Return the places of the requested rows among the training rows, ascending; `labels` are those of these rows."""
+def resolve(
+    request: Request, order: Order, labels: Tensor, classes: Sequence[str], *, forgotten: Container[str] = ()
+) -> Tensor:
+    """Return the places of the requested rows among the training rows, ascending.
+
+    Args:
+        request: Whom to forget.
+        order: The rows that all parties have in common.
+        labels: Those of the training rows.
+        classes: The labels' names.
+        forgotten: Ids that were forgotten in earlier jobs.
+    """
     match request.WhichOneof("which"):
         case "ids":
-            rows = _by_id(list(request.ids.ids), order)
+            rows = _by_id(list(request.ids.ids), order, forgotten)
         case "classes":
             rows = _by_class(request, labels, classes)
         case "samples":
@@ -43,7 +53,7 @@ def check_rows(rows: Sequence[int], training: int, *, sender: str) -> Tensor:
     return torch.tensor(rows, dtype=torch.int64)
 
 
-def _by_id(ids: list[str], order: Order) -> Tensor:
+def _by_id(ids: list[str], order: Order, forgotten: Container[str]) -> Tensor:
     twice = [one for one, count in Counter(ids).items() if count > 1]
     if twice:
         raise SettingsError(f"forget.ids: {_some(twice)} {_verb(twice, 'is', 'are')} named twice")
@@ -54,6 +64,9 @@ def _by_id(ids: list[str], order: Order) -> Tensor:
         held = [one for one in others if one in untrained]
         if held:
             raise SettingsError(f"forget.ids: {_some(held)} {_verb(held, 'was', 'were')} never trained on")
+        gone = [one for one in others if one in forgotten]
+        if gone:
+            raise SettingsError(f"forget.ids: {_some(gone)} {_verb(gone, 'was', 'were')} forgotten in an earlier job")
         raise SettingsError(f"forget.ids: {_some(others)} {_verb(others, 'is', 'are')} not among the rows in common")
     return torch.tensor(sorted(places[one] for one in ids), dtype=torch.int64)
 

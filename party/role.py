@@ -1,5 +1,6 @@
 """What both roles have in common: a job is set up once, then runs phases, then is closed."""
 
+import logging
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
@@ -18,15 +19,31 @@ from party.account import Account
 from party.alignment import ALIGNMENTS, Alignment
 from party.context import PartyContext
 from party.device import device_for
+from party.dropped import drop_for_good, nothing_dropped, read_list
 from party.exchange import TensorExchange
+from party.lineage import Lineage, check_lineage
 from party.privacy import Noise
 from party.state import PartyState, assemble, reload
 from party.updates import PhaseEnd, Rule, rule_for
-from protos.fedora.v1.control_pb2 import Accepted, Attest, Dropped, Ready, Request, Restart, Restarted, Setup, Statement
+from protos.fedora.v1.control_pb2 import (
+    Accepted,
+    Attest,
+    Dropped,
+    Ready,
+    Request,
+    Restart,
+    Restarted,
+    Save,
+    Saved,
+    Setup,
+    Statement,
+)
 from protos.fedora.v1.exchange_pb2 import Order
 from protos.fedora.v1.phase_pb2 import Phase, Progress, Report, Samples
 
 Tell = Callable[[Progress], Awaitable[None]]
+
+log = logging.getLogger(__name__)
 
 
 class Role(ABC):
@@ -37,6 +54,8 @@ class Role(ABC):
         self.exchanges: list[TensorExchange] = []
         self._state: PartyState | None = None
         self._noise: Noise | None = None
+        self.dropped = nothing_dropped()
+        self.ids: list[str] = []  # of this party's rows, without those that were dropped in earlier jobs
 
     @abstractmethod
     async def connect(self) -> Order:
@@ -80,7 +99,9 @@ class Role(ABC):
         """Join the rows and make the networks."""
         self._check_members()
         _check_writable(self.context.settings.models)
+        self._leave_out_dropped()
         order = await self.connect()
+        self._check_order(order)
         state = self._made(order)
         self.take(state)
         return Ready(
@@ -95,7 +116,22 @@ class Role(ABC):
             features=state.inputs is not None,
             identity=state.description.get("identity", "") if self.job.load else "",
             training=state.description.get("training", "") if self.job.load else "",
+            forgotten_rows=len(self.context.records.ids) - len(self.ids),
         )
+
+    def _leave_out_dropped(self) -> None:
+        """Take the rows that were dropped in earlier jobs out of all that this job gets to see."""
+        settings, ids = self.context.settings, self.context.records.ids
+        self.dropped = read_list(settings.keys) if settings.drops == "for-good" else nothing_dropped()
+        self.ids = [one for one in ids if one not in self.dropped]
+        if left_out := len(ids) - len(self.ids):
+            log.info("%d rows were dropped in earlier jobs, and are left out", left_out)
+
+    def _check_order(self, order: Order) -> None:
+        """Refuse rows that this party did not offer, whatever the way in which common rows are found."""
+        if not {*order.train, *order.validation, *order.test, *order.probe} <= set(self.ids):
+            active = self.context.federation.active.name
+            raise PartyError(active, "sent an order with rows that this party did not offer")
 
     def _made(self, order: Order) -> PartyState:
         """Return the state that a job begins with: from a saved model, or with fresh parameters."""
@@ -103,8 +139,10 @@ class Role(ABC):
         model = parse(setup.model, Model, origin="model") if setup.model else None
         passive = list(setup.passive) if self._is_active else None
         if setup.load:
-            return reload(records, order, settings.model_path(setup.load), wanted=model, passive=passive)
-        return assemble(
+            state = reload(records, order, settings.model_path(setup.load), wanted=model, passive=passive)
+            self._check_lineage(state, setup.load)
+            return state
+        state = assemble(
             records,
             order,
             party=settings.name,
@@ -114,6 +152,13 @@ class Role(ABC):
             own_bottom=settings.model,
             passive=passive,
         )
+        state.lineage = Lineage(tuple(self.dropped.jobs))  # it will never have seen their rows
+        return state
+
+    def _check_lineage(self, state: PartyState, name: str) -> None:
+        """Refuse a model that remembers what this party has had forgotten since, unless the job says that it may."""
+        if self.context.settings.drops == "for-good" and not self.job.allow_remembering:
+            check_lineage(state.lineage, self.dropped, model=name, this_job=self.job.job)
 
     def take(self, state: PartyState) -> None:
         """Go on with this state: a new job's, or one that was saved."""
@@ -163,7 +208,7 @@ class Role(ABC):
         return Accepted(rows=len(rows), remaining=len(state.sets.rows[Samples.REMAINING]))
 
     def drop(self) -> Dropped:
-        """Take the rows to forget out of the training rows; the model as it is now is Θ_init."""
+        """Take the rows to forget out of the training rows for good; the model as it is now is Θ_init."""
         state, settings = self.state, self.context.settings
         forget, remaining = (state.sets.rows[which] for which in (Samples.FORGET, Samples.REMAINING))
         if not len(forget):
@@ -171,6 +216,8 @@ class Role(ABC):
         ids = [state.order.train[row] for row in forget.tolist()]
         commitment = commit(settings.keys, job=self.job.job, party=settings.name, ids=ids)
         state.account = Account(commitment, dropped=len(forget), remaining=len(remaining))
+        if settings.drops == "for-good":
+            self.dropped = drop_for_good(settings.keys, job=self.job.job, ids=ids)
         state.sets = state.sets.dropping()
         state.begin()
         return Dropped(rows=len(forget), remaining=len(remaining))
@@ -179,7 +226,23 @@ class Role(ABC):
         """Go on from a saved model, or from fresh parameters."""
         path = self.context.settings.model_path(restart.load) if restart.load else None
         self.state.restart(path, place=self._place, seed=restart.seed)
+        if path:
+            self._check_lineage(self.state, restart.load)
+        else:
+            self.state.lineage = Lineage(tuple(self.dropped.jobs))
         return Restarted(identity=self.state.description.get("identity", ""))
+
+    def save_model(self, save: Save) -> Saved:
+        """Write the model to this party's disk; one that has moved since rows were dropped has honoured the request."""
+        state, path = self.state, self.context.settings.model_path(save.name)
+        if state.account and state.memory.initial and state.change_squared(state.memory.initial):
+            state.lineage = state.lineage.honouring(self.job.job)
+        try:
+            digest = state.save_model(path, save.identity, save.training)
+        except OSError as error:
+            raise PartyError(self.context.settings.name, f"cannot write {path}: {error.strerror}") from None
+        log.info("the model is kept as %s", path)
+        return Saved(name=save.name, sha256=digest)
 
     def attest(self, attest: Attest) -> Statement:
         """Sign what this party can say of the unlearning."""

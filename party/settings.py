@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
@@ -32,6 +32,9 @@ class PartySettings(Settings):
     certificates: Path | None = None  # folder of this party's certificate and key; needed beyond one machine
     keys: Path = Path("keys")  # folder of what only this party may read: its signing key, the requests it was sent
     model: dict[str, Any] | None = None  # this party's own bottom model, in place of the job's: {bottom: ..., ...}
+    drops: Literal["for-good", "for-the-job"] = (
+        "for-good"  # for-the-job: an experiment that forgets the same rows again
+    )
     threads: PositiveInt | None = None  # compute threads; all cores unless told
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"  # where this party computes
     privacy: PrivacySettings | None = None  # noise on what this party sends; none unless told

@@ -1,7 +1,7 @@
 """One party's state in a job, all of it: what it knows of rows, networks, rules and requests, and how that is kept."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +20,7 @@ from party.batches import SampleSets
 from party.confidence import Confidence
 from party.data.encoding import Encoding, Inputs, LabelEncoding, from_json, learn
 from party.data.records import Records
+from party.lineage import Lineage
 from party.privacy import Releases
 from party.tensor_files import flatten, read_tensors, restore, write_tensors
 from party.updates import RuleMemory
@@ -117,6 +118,15 @@ class PartyState:
         return state
 
     @property
+    def lineage(self) -> Lineage:
+        """Where the model comes from, which is stored with it."""
+        return Lineage.from_json(self.description.get("lineage", {}))
+
+    @lineage.setter
+    def lineage(self, lineage: Lineage) -> None:
+        self.description["lineage"] = lineage.to_json()
+
+    @property
     def model(self) -> Model:
         """The names and sizes of the networks."""
         return Model.model_validate(self.description["model"])
@@ -187,6 +197,9 @@ class PartyState:
 
     def save_model(self, path: Path, identity: str, training: str) -> str:
         """Write the networks and their description; return the file's SHA-256."""
+        made_of = self.description.get("identity", "")
+        if identity != made_of:  # a mere copy has the parent that the model had
+            self.lineage = replace(self.lineage, parent=made_of)
         self.description |= {"identity": identity, "training": training}
         return write_tensors(path, self.networks.state_dict(), self.description, format=MODEL_FORMAT)
 

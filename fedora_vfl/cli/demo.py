@@ -78,20 +78,20 @@ async def tell(out: Path, seed: int | None, console: Console) -> None:
     from fedora_vfl.cli.picture import draw
     from fedora_vfl.cli.report import print_comparison
     from fedora_vfl.cluster.preparation import load_job
-    from fedora_vfl.cluster.runs import check_folder, run_locally
+    from fedora_vfl.cluster.runs import claimed, run_locally
 
     job = load_job(JOB)
     if seed is not None:
         job = job.model_copy(update={"seed": seed})
-    check_folder(out, overwrite=True, marker="federation.yaml")
-    console.print(BEFORE)
-    with Follower(console, chapters=CHAPTERS) as follow:
-        result = await run_locally(job, origin=JOB, out=out, follow=follow)
-    console.print(COMPARED)
-    print_comparison(result, console)
-    picture = draw(result, out)
-    console.print(f"\n{conclusion(out)}")
-    console.print(_where_next(out, picture, result))
+    with claimed(out, overwrite=True, marker="federation.yaml"):
+        console.print(BEFORE)
+        with Follower(console, chapters=CHAPTERS) as follow:
+            result = await run_locally(job, origin=JOB, out=out, follow=follow)
+        console.print(COMPARED)
+        print_comparison(result, console)
+        picture = draw(result, out)
+        console.print(f"\n{conclusion(out)}")
+        console.print(_where_next(out, picture, result))
 
 
 def conclusion(out: Path) -> str:

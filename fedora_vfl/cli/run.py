@@ -91,7 +91,7 @@ def run_job(
     from fedora_vfl.cli.following import Follower
     from fedora_vfl.cli.report import finish
     from fedora_vfl.cluster.preparation import load_job
-    from fedora_vfl.cluster.runs import check_folder, run_locally
+    from fedora_vfl.cluster.runs import claimed, run_locally
 
     console = Console(highlight=False)
 
@@ -99,13 +99,13 @@ def run_job(
         job = load_job(path, plugins)
         if seed is not None:
             job = job.model_copy(update={"seed": seed})
-        check_folder(out, overwrite=overwrite, marker="federation.yaml")
-        with Follower(console) as follow:
-            result = await run_locally(
-                job, origin=path, out=out, follow=follow, threads=threads, plugins=plugins, tls=tls
-            )
-        folders = [name for name in ("models", "data", "logs", "certificates") if (out / name).is_dir()]
-        finish(result, out, console, also=f", and folders {', '.join(folders)}")
+        with claimed(out, overwrite=overwrite, marker="federation.yaml"):
+            with Follower(console) as follow:
+                result = await run_locally(
+                    job, origin=path, out=out, follow=follow, threads=threads, plugins=plugins, tls=tls
+                )
+            folders = [name for name in ("models", "data", "logs", "certificates") if (out / name).is_dir()]
+            finish(result, out, console, also=f", and folders {', '.join(folders)}")
 
     if code := run_until_done(work()):
         sys.exit(code)

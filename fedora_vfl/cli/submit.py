@@ -50,7 +50,7 @@ def submit(
     from fedora_vfl.cli.following import Follower
     from fedora_vfl.cli.report import finish
     from fedora_vfl.cluster.preparation import as_yaml, load_job
-    from fedora_vfl.cluster.runs import check_folder, keep
+    from fedora_vfl.cluster.runs import claimed, keep
     from fedora_vfl.cluster.submission import submit as submit_job
     from fedora_vfl.settings.federation import Deadlines
     from fedora_vfl.wire.addresses import check_address
@@ -66,20 +66,20 @@ def submit(
         check_secured(
             coordinator, credentials, plaintext=plaintext, hint="name the operator's folder with --certificates"
         )
-        check_folder(folder, overwrite=overwrite, marker="result.json")
-        for section in ("data", "backdoor", "privacy"):
-            if getattr(settings, section):
-                console.print(f"note: the job's {section} section is not used: the parties have their own files")
-        with Follower(console) as follow:
-            result = await submit_job(
-                coordinator,
-                as_yaml(settings),
-                origin=str(job),
-                follow=follow,
-                deadlines=Deadlines(),
-                credentials=credentials,
-            )
-        finish(keep(result, folder), folder, console, also="; each party keeps its own model")
+        with claimed(folder, overwrite=overwrite, marker="result.json"):
+            for section in ("data", "backdoor", "privacy"):
+                if getattr(settings, section):
+                    console.print(f"note: the job's {section} section is not used: the parties have their own files")
+            with Follower(console) as follow:
+                result = await submit_job(
+                    coordinator,
+                    as_yaml(settings),
+                    origin=str(job),
+                    follow=follow,
+                    deadlines=Deadlines(),
+                    credentials=credentials,
+                )
+            finish(keep(result, folder), folder, console, also="; each party keeps its own model")
 
     if code := run_until_done(work()):
         sys.exit(code)

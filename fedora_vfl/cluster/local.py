@@ -56,6 +56,7 @@ def lay_out(
     threads: int | None = None,
     privacy: Mapping[str, Mapping[str, object]] | None = None,
     tls: bool = False,
+    drops: str = "for-good",
 ) -> None:
     """Write the federation file and every party's file into a folder, as organisations would each on their own.
 
@@ -75,6 +76,7 @@ def lay_out(
             "data": {key: _plain(value) for key, value in data[name].items()},
             "models": f"../models/{name}",
             "keys": f"../keys/{name}",
+            "drops": drops,
             "threads": threads,
         }
         if tls:

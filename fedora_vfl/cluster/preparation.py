@@ -18,6 +18,7 @@ from fedora_vfl.settings.federation import Deadlines, Federation
 from fedora_vfl.settings.files import Settings, check, load
 from fedora_vfl.storage import write_atomically
 from party import models
+from party.dropped import bring_list
 from party.settings import PrivacySettings
 
 JOB_FILE = "job.yaml"  # in a prepared folder: what to submit to the cluster
@@ -61,6 +62,7 @@ def prepare(
     threads: int | None = None,
     deadlines: Deadlines | None = None,
     tls: bool = False,
+    drops: str = "for-good",
 ) -> Federation:
     """Cut the data and write all that a local run needs into its folder; `job.yaml` is what to submit to it.
 
@@ -71,8 +73,9 @@ def prepare(
         threads: Compute threads of each party; the cores are shared out unless told.
         deadlines: How long members wait for each other.
         tls: Whether connections are secured, with certificates made for this run.
+        drops: The party files' setting of that name; experiments that forget the same rows again have `for-the-job`.
     """
-    earlier = _existing(Path(job.train.load), origin.parent) if job.train.load else None
+    earlier, model = _earlier(job.train.load, origin.parent) if job.train.load else (None, None)
     if earlier and earlier.absolute() == out.absolute():
         raise SettingsError(f"{origin}: train.from: is the folder that this run would replace; choose another --out")
     source = check({"data": job.data} if job.data else {}, _Data, origin=str(origin)).data
@@ -83,9 +86,12 @@ def prepare(
     files = made.files
     federation = loopback_federation([name for name in files if name != ACTIVE], deadlines=deadlines)
     reading = {name: file.reading for name, file in files.items()}
-    lay_out(out, federation, reading, threads=threads, privacy=_privacy(job, federation, origin), tls=tls)
+    privacy = _privacy(job, federation, origin)
+    lay_out(out, federation, reading, threads=threads, privacy=privacy, tls=tls, drops=drops)
     if earlier:
-        _bring_models(earlier, out, federation.parties)
+        _bring_models(earlier, model, out, federation.parties)
+        for party in federation.parties:
+            bring_list(earlier / "keys" / party, out / "keys" / party)
         job = job.model_copy(update={"train": job.train.model_copy(update={"load": LOADED})})
     write_atomically(out / JOB_FILE, as_yaml(job))
     return federation
@@ -154,16 +160,35 @@ def _existing(path: Path, folder: Path) -> Path:
     return folder / path if (folder / path).exists() else path
 
 
-def _bring_models(earlier: Path, out: Path, parties: list[str]) -> None:
+def _earlier(written: str, folder: Path) -> tuple[Path, str | None]:
+    """Return the folder that `train.from` means, and the model in it if one is named: DIR, or DIR#MODEL."""
+    whole = _existing(Path(written), folder)
+    path, mark, model = written.rpartition("#")
+    if whole.exists() or not mark:
+        return whole, None
+    return _existing(Path(path), folder), model
+
+
+def _bring_models(earlier: Path, model: str | None, out: Path, parties: list[str]) -> None:
     """Copy every party's model of an earlier run into the new run's folder."""
+    name = model or _newest(earlier, parties)
     for party in parties:
-        folder = earlier / "models" / party
-        kept = sorted(folder.glob("*.safetensors"))
-        chosen = [path for path in kept if path.stem != LOADED] or kept
-        if not chosen:
-            raise DataError(f"train.from: {earlier} holds no saved model of {party} (looked in {folder})")
-        if len(chosen) > 1:
-            chosen = [path for path in chosen if path.stem == "original"] or chosen
+        path = earlier / "models" / party / f"{name}.safetensors"
+        if not path.exists():
+            kept = ", ".join(sorted(one.stem for one in path.parent.glob("*.safetensors"))) or "none"
+            raise DataError(f"train.from: {earlier} holds no model {name!r} of {party}; its saved models are: {kept}")
         target = out / "models" / party / f"{LOADED}.safetensors"
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(chosen[0], target)
+        shutil.copyfile(path, target)
+
+
+def _newest(earlier: Path, parties: list[str]) -> str:
+    """Return the name of the last model that an earlier run has made: the one that has forgotten, if it got so far."""
+    try:
+        job = yaml.safe_load((earlier / JOB_FILE).read_text(encoding="utf-8"))
+        trained, unlearned = (job.get(section, {}).get("save") for section in ("train", "unlearn"))
+    except (OSError, ValueError, yaml.YAMLError, AttributeError):
+        raise DataError(f"train.from: {earlier} is not the folder of a run: it has no {JOB_FILE}") from None
+    last = unlearned or "unlearned"
+    made = all((earlier / "models" / party / f"{last}.safetensors").exists() for party in parties)
+    return last if "forget" in job and made else trained or "original"

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from fedora_vfl.cluster.preparation import JOB_FILE, prepare
 from fedora_vfl.cluster.submission import submit
 from fedora_vfl.errors import SettingsError
 from fedora_vfl.settings.federation import Deadlines
-from fedora_vfl.storage import write_atomically
+from fedora_vfl.storage import held, write_atomically
 from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.control_pb2 import Event, Result
 
@@ -24,39 +23,76 @@ Follow = Callable[[Event], None]
 # The coordinator mostly knows better what the end of a process meant for the job: so long it is waited for.
 EXPLANATION_SECONDS = 2.0
 
+LOCK_FILE, EARLIER = ".lock", ".earlier"  # in a run's folder: whose it is; a run that is being replaced
 
-def check_folder(out: Path, *, overwrite: bool, marker: str) -> None:
-    """Refuse to mix new results with other files; `marker` is a file that earlier ones of the same kind have."""
+
+@contextlib.contextmanager
+def claimed(out: Path, *, overwrite: bool, marker: str) -> Iterator[None]:
+    """Have a folder for one run alone; another process that has it, or other files in it, are refused.
+
+    Args:
+        out: The folder, which is made if there is none.
+        overwrite: Whether an earlier run in it may be replaced.
+        marker: A file by which earlier runs of the same kind are known.
+    """
     if out.exists() and not out.is_dir():
         raise SettingsError(f"{out}: is a file; --out wants a folder")
-    if out.is_dir() and any(out.iterdir()):
-        if not overwrite:
-            raise SettingsError(f"{out}: is not empty; choose another folder or add --overwrite")
-        if not (out / marker).exists():
-            raise SettingsError(f"{out}: does not look like an earlier run, so it is not overwritten")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=out).close()
-    except OSError as error:
-        raise SettingsError(f"{out}: cannot be written to: {error.strerror}") from None
+    with contextlib.ExitStack() as claim:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            claim.enter_context(held(out / LOCK_FILE, wait=False))
+        except BlockingIOError:
+            raise SettingsError(f"{out}: another run is writing there; choose another folder, or wait for it") from None
+        except OSError as error:
+            raise SettingsError(f"{out}: cannot be written to: {error.strerror}") from None
+        _check_folder(out, overwrite=overwrite, marker=marker)
+        yield
+
+
+def _check_folder(out: Path, *, overwrite: bool, marker: str) -> None:
+    """Refuse to mix new results with other files."""
+    there = {path.name for path in out.iterdir()} - {LOCK_FILE}
+    if there and not overwrite:
+        raise SettingsError(f"{out}: is not empty; choose another folder or add --overwrite")
+    # A run that was killed while it replaced another may have left the marker of that one only.
+    if there and not any((folder / marker).exists() for folder in (out, out / EARLIER)):
+        raise SettingsError(f"{out}: does not look like an earlier run, so it is not overwritten")
 
 
 @contextlib.contextmanager
 def replacing(out: Path) -> Iterator[None]:
     """Put an earlier run aside while a new one is prepared in its place; bring it back if that fails."""
-    if not out.exists():
-        yield
-        return
-    earlier = out.with_name(f".{out.name}.earlier")
-    shutil.rmtree(earlier, ignore_errors=True)
-    out.rename(earlier)
+    out.mkdir(parents=True, exist_ok=True)
+    earlier = out / EARLIER
+    if earlier.exists():  # a run that was killed here has left it: what lies beside it is not whole
+        _clear(out)
+    else:
+        there = _content(out)
+        earlier.mkdir()
+        for path in there:
+            path.rename(earlier / path.name)
     try:
         yield
     except BaseException:
-        shutil.rmtree(out, ignore_errors=True)
-        earlier.rename(out)
+        _clear(out)
+        for path in list(earlier.iterdir()):
+            path.rename(out / path.name)
+        earlier.rmdir()
         raise
     shutil.rmtree(earlier)
+
+
+def _content(out: Path) -> list[Path]:
+    """Return what a run has left in its folder."""
+    return [path for path in out.iterdir() if path.name not in (LOCK_FILE, EARLIER)]
+
+
+def _clear(out: Path) -> None:
+    for path in _content(out):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 async def run_locally(

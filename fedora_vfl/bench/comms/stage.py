@@ -121,7 +121,9 @@ async def open_stage(point: Point, extent: Extent, work: Path, *, hosts: bool) -
         data = {"source": "parquet", "path": str(folder / "table.parquet"), "id": "id"}
         job = check({"data": {**data, "parties": point.parties, "format": "parquet"}}, Job, origin="comms")
         run = folder / "run"
-        federation = prepare(job, origin=folder / "job.yaml", out=run, threads=1, tls=point.tls)
+        # Every point forgets the same rows, from the same original.
+        origin = folder / "job.yaml"
+        federation = prepare(job, origin=origin, out=run, threads=1, tls=point.tls, drops="for-the-job")
         if not hosts:
             async with LocalCluster(run, federation) as cluster:
                 yield OnLoopback(cluster)

@@ -80,7 +80,9 @@ class Sweep:
     def _prepare(self, group: Group, run: Path) -> Federation:
         """Cut the data."""
         asked = check(group.job(), Job, origin=f"{group.data_set}, seed {group.seed}")
-        federation = prepare(asked, origin=Path(f"{group.data_set}.yaml"), out=run, threads=self._threads)
+        origin = Path(f"{group.data_set}.yaml")
+        # Every cell forgets the same rows, from the same original.
+        federation = prepare(asked, origin=origin, out=run, threads=self._threads, drops="for-the-job")
         if group.content["test_rows"]:
             trim(run / "data", group.content["test_rows"], seed=group.seed)
         if self._device:

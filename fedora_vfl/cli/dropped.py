@@ -1,0 +1,59 @@
+"""fedora dropped: what a party has dropped for good, for its own operator to see."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedora_vfl.errors import FedoraError, SettingsError
+
+
+def dropped(
+    party: Annotated[Path, typer.Argument(help="The party file.", metavar="PARTY.yaml")],
+    check: Annotated[str | None, typer.Option(help="Say whether this id is on the list.", metavar="ID")] = None,
+    readmit: Annotated[
+        str | None, typer.Option(help="Take this id off the list: a person who comes back.", metavar="ID")
+    ] = None,
+    reason: Annotated[str | None, typer.Option(help="Why; it is kept with the list.", metavar="TEXT")] = None,
+) -> None:
+    """Show which requests a party has dropped rows for, for good: jobs, times, numbers of rows; the list has no ids.
+
+    Every later job leaves these rows out, whatever file they are in. It is run where the party is, by its operator; no
+    job can change the list. A row that is readmitted takes part again from the next job on, once all parties have
+    readmitted it; models that predate the request stay refused, as it may have named others too.
+
+    \b
+        fedora dropped hospital.yaml
+        fedora dropped hospital.yaml --check person-0817
+        fedora dropped hospital.yaml --readmit person-0817 --reason "new contract, signed 2026-03-01"
+    """
+    from party.dropped import read_list
+    from party.dropped import readmit as take_off
+    from party.settings import load_party
+
+    try:
+        if (readmit is None) != (reason is None):
+            raise SettingsError("--readmit and --reason are given together")
+        settings, _ = load_party(party)
+        if readmit is not None and reason is not None:
+            take_off(settings.keys, readmit, reason=reason)
+            print(f"{readmit} is off the list: later jobs may use this row again, once all parties have readmitted it")
+        elif check is not None:
+            print(f"{check} is {'' if check in read_list(settings.keys) else 'not '}on the list")
+        else:
+            for line in _lines(settings.keys):
+                print(line)
+    except FedoraError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+def _lines(keys: Path) -> list[str]:
+    """Return the list in words."""
+    from party.dropped import read_list
+
+    known = read_list(keys)
+    lines = [f"{one.time}  job {one.job}  {one.rows} rows" for one in known.requests]
+    lines += [f"{one.time}  job {one.job}  1 row readmitted: {one.reason}" for one in known.readmitted]
+    return sorted(lines) or ["nothing has been dropped"]
