@@ -160,11 +160,10 @@ class Engine:
         finally:
             method.close()
 
-    async def save(self, name: str, *, training: str) -> dict[str, str]:
+    async def save(self, name: str, *, training: str, overwrite: bool = False) -> dict[str, str]:
         """Have every party save its model; return the digests of the files."""
-        timeout = self._timeout
-        save = FromCoordinator(save=Save(name=name, identity=self.identity, training=training))
-        answers = await self._ask(save, "saved", timeout=timeout)
+        message = Save(name=name, identity=self.identity, training=training, overwrite=overwrite)
+        answers = await self._ask(FromCoordinator(save=message), "saved", timeout=self._timeout)
         return {party: answer.saved.sha256 for party, answer in answers.items()}
 
     async def collect(self) -> Ledger:

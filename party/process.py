@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 import grpc
 
-from fedora_vfl.errors import FedoraError, PartyError, from_failure, to_failure
+from fedora_vfl.errors import FedoraError, PartyError, SettingsError, from_failure, to_failure
 from fedora_vfl.process import logs
 from fedora_vfl.process.logs import discreet, unexpected
 from fedora_vfl.process.metrics import CertificateMetrics, Source, TrafficMetrics
@@ -196,6 +196,11 @@ class PartyProcess:
         except FedoraError as error:
             log.error("%s", discreet(error))
             answer = FromParty(failure=to_failure(error, reporter=self._context.settings.name))
+        except OSError as error:  # such as a full disk
+            log.error("%s", unexpected(error))
+            said = f"{error.filename or 'a file'}: {error.strerror or error}"
+            failure = Failure(kind=Failure.DATA, culprit=self._context.settings.name, reason=said)
+            answer = FromParty(failure=failure)
         except Exception as error:
             log.error("%s", unexpected(error))
             reason = f"failed with an unexpected {type(error).__name__}: {error}"
@@ -207,6 +212,9 @@ class PartyProcess:
     async def _setup(self, _: ControlLink, message: FromCoordinator) -> FromParty:
         if self._role:
             raise PartyError(COORDINATOR, "sent a new job before the last one was dismissed")
+        for name in message.setup.saves:
+            if self._context.settings.model_path(name).exists():
+                raise _taken(name)
         logs.in_job(message.setup.job)
         log.info("a job begins")
         self._metrics.in_job = True
@@ -248,11 +256,11 @@ class PartyProcess:
 
     async def _save(self, _: ControlLink, message: FromCoordinator) -> FromParty:
         state = self._in_job().state
-        path = self._context.settings.model_path(message.save.name)
+        save, path = message.save, self._context.settings.model_path(message.save.name)
         try:
-            digest = state.save_model(path, message.save.identity, message.save.training)
-        except OSError as error:
-            raise PartyError(self._context.settings.name, f"cannot write {path}: {error.strerror}") from None
+            digest = state.save_model(path, save.identity, save.training, replace=save.overwrite)
+        except FileExistsError:
+            raise _taken(save.name) from None
         log.info("the model is kept as %s", path)
         return FromParty(saved=Saved(name=message.save.name, sha256=digest))
 
@@ -288,6 +296,11 @@ class PartyProcess:
         logs.in_job("")
         self._metrics.in_job = False
         self._context.meter.close()
+
+
+def _taken(name: str) -> SettingsError:
+    remedy = "choose another name as `save`, or say `overwrite: true` beside it"
+    return SettingsError(f"a model is saved as {name!r} already: {remedy}")
 
 
 def _credentials(settings: PartySettings, federation: Federation) -> Credentials | None:

@@ -185,10 +185,14 @@ class PartyState:
             self.description = _load(self.networks, path)
             self.begin()
 
-    def save_model(self, path: Path, identity: str, training: str) -> str:
-        """Write the networks and their description; return the file's SHA-256."""
+    def save_model(self, path: Path, identity: str, training: str, *, replace: bool = True) -> str:
+        """Write the networks and their description; return the file's SHA-256.
+
+        Without `replace` a file that holds another model stays, and FileExistsError is raised.
+        """
         self.description |= {"identity": identity, "training": training}
-        return write_tensors(path, self.networks.state_dict(), self.description, format=MODEL_FORMAT)
+        values = self.networks.state_dict()
+        return write_tensors(path, values, self.description, format=MODEL_FORMAT, replace=replace)
 
 
 def _set_named(name: str) -> "Samples.Set":

@@ -91,21 +91,20 @@ def _check_extent(text: str) -> None:
                 sizes[anchor] = size
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
-                raise yaml.MarkedYAMLError(
-                    problem=f"the alias `{event.anchor}` stands for nothing that came before it",
-                    problem_mark=event.start_mark,
-                )
+                raise _at(event, f"the alias `{event.anchor}` stands for nothing that came before it")
             size = sizes[event.anchor]
         elif isinstance(event, yaml.ScalarEvent) and event.anchor:
             sizes[event.anchor] = 1
         anchor, so_far = open_groups[-1]
         open_groups[-1] = anchor, so_far + size
         if so_far + size > MOST_ENTRIES:
-            raise yaml.MarkedYAMLError(problem=f"more than {MOST_ENTRIES} entries", problem_mark=event.start_mark)
+            raise _at(event, f"more than {MOST_ENTRIES} entries")
         if len(open_groups) > DEEPEST:
-            raise yaml.MarkedYAMLError(
-                problem=f"groups in groups, more than {DEEPEST} deep", problem_mark=event.start_mark
-            )
+            raise _at(event, f"groups in groups, more than {DEEPEST} deep")
+
+
+def _at(event: yaml.Event, problem: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)  # type: ignore[arg-type] # or libyaml's
 
 
 class _Loader(SafeLoader):
