@@ -45,6 +45,7 @@ from protos.fedora.v1.phase_pb2 import Progress
 
 GOODBYE_SECONDS = 1.0
 REJOIN_SECONDS = 1.0
+MOST_REQUEST_BYTES = 64 * 1024 * 1024  # half a million ids; gRPC reads no more either
 
 JOIN = DESCRIPTOR.services_by_name["Control"].methods_by_name["Join"]
 
@@ -146,7 +147,8 @@ class PartyProcess:
             try:
                 await link.send(FromParty(hello=Hello(protocol=PROTOCOL, party=name, version=VERSION)))
                 while True:
-                    await self._obey(link, await link.receive(timeout=None if self._welcome else deadlines.join))
+                    timeout = None if self._welcome else deadlines.join
+                    await self._obey(link, await link.receive(timeout=timeout, most=MOST_REQUEST_BYTES))
             except asyncio.CancelledError:
                 if self._exchange_server:
                     self._exchange_server.health.leave()  # first of all: nobody should come who would be sent away

@@ -20,6 +20,12 @@ FIELDS: dict[Kind, int] = {
 KINDS: dict[int, Kind] = {field: kind for kind, field in FIELDS.items()}
 _OTHER_CONTENTS = {one.number for one in Parcel.DESCRIPTOR.oneofs_by_name["content"].fields} - set(KINDS)
 
+# Fields that a parcel, or the tensor in it, is looked through for. Honest ones have up to five; many tiny ones would keep
+# the reader busy for long.
+MOST_FIELDS = 32
+# Entries of a list of ids. Each takes far more memory than the two bytes that it may take on the wire.
+MOST_IDS = 5_000_000
+
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
@@ -53,6 +59,9 @@ def unpack(data: bytes) -> tuple[Parcel | TensorParcel, Packed]:
         found = _unpack_tensor(data)
         if found is not None:
             return found, Packed(data, found.kind, len(found.data))
+        # Every entry of a list of ids begins with this byte. Ids of ten letters have it as their length, too.
+        if len(data) > MOST_IDS and data.count(b"\n") > 2 * MOST_IDS:
+            raise MalformedError(f"holds more than {MOST_IDS} ids")
         parcel = Parcel.FromString(data)
     except MalformedError:
         raise
@@ -86,8 +95,11 @@ def _unpack_tensor(data: bytes) -> TensorParcel | None:
     """Walk the top-level fields; None where the parcel holds no tensor."""
     phase = step = 0
     kind, tensor, others = None, None, 0
-    at, end = 0, len(data)
+    at, end, fields = 0, len(data), 0
     while at < end:
+        fields += 1
+        if fields > MOST_FIELDS:
+            raise MalformedError(f"has more than {MOST_FIELDS} fields")
         tag, at = _read_varint(data, at)
         field, wire_type = tag >> 3, tag & 7
         if wire_type == _VARINT:
@@ -116,8 +128,11 @@ def _unpack_tensor(data: bytes) -> TensorParcel | None:
 
 def _read_tensor(data: bytes, at: int, end: int) -> tuple[type[TensorEncoding], int, int, memoryview]:
     """Read the nested Tensor message between two offsets: encoding, rows, width, data."""
-    number, shape, offset, size = 0, list[int](), at, 0
+    number, shape, offset, size, fields = 0, list[int](), at, 0, 0
     while at < end:
+        fields += 1
+        if fields > MOST_FIELDS:
+            raise MalformedError(f"holds a tensor of more than {MOST_FIELDS} fields")
         tag, at = _read_varint(data, at)
         field, wire_type = tag >> 3, tag & 7
         if field == Tensor.ENCODING_FIELD_NUMBER and wire_type == _VARINT:
@@ -128,7 +143,7 @@ def _read_tensor(data: bytes, at: int, end: int) -> tuple[type[TensorEncoding], 
         elif field == Tensor.SHAPE_FIELD_NUMBER and wire_type == _BYTES:
             length, at = _read_varint(data, at)
             packed_end = at + length
-            while at < packed_end:
+            while at < packed_end and len(shape) <= MOST_FIELDS:
                 length, at = _read_varint(data, at)
                 shape.append(length)
         elif field == Tensor.DATA_FIELD_NUMBER and wire_type == _BYTES:
