@@ -6,10 +6,11 @@ from pydantic import AliasChoices, Field, PositiveInt, field_validator, model_va
 
 from coordinator.methods.catalogue import Fedora, MethodSettings
 from coordinator.train import Train
-from fedora_vfl.settings.bounds import MOST_IDS, BatchSize
+from fedora_vfl.settings.bounds import BatchSize
 from fedora_vfl.settings.files import Settings
 from fedora_vfl.settings.model import Model
 from fedora_vfl.wire.encodings import ENCODINGS
+from fedora_vfl.wire.protocol import MOST_REQUESTED_IDS
 
 MOST_CLASSES = 10_000  # more than any table here has
 MOST_COMPARED = 16  # each runs as long as a job of its own
@@ -35,7 +36,9 @@ class Evaluate(Settings):
 class Forget(Settings):
     """Who asks to be forgotten: training rows by id, a share of some classes, or so many rows drawn at random."""
 
-    ids: Annotated[list[str], Field(max_length=MOST_IDS)] | str | None = None  # a list, or a file with one id per line
+    ids: Annotated[list[str], Field(max_length=MOST_REQUESTED_IDS)] | str | None = (
+        None  # a list, or a file with one id per line
+    )
     classes: Annotated[list[str], Field(min_length=1, max_length=MOST_CLASSES)] | None = None
     percent: Annotated[float, Field(gt=0, le=100)] | None = None  # of each class; 100 unless told
     samples: PositiveInt | None = None

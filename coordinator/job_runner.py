@@ -74,11 +74,8 @@ class JobRunner:
             seconds=seconds,
         )
         proven = self._certify(forgotten, ledger, seconds) if forgotten and forgotten.statements else ""
-        return Result(
-            result_json=json.dumps(figures, indent=2, allow_nan=False),
-            ledger_csv=ledger.to_csv(),
-            certificate_json=proven,
-        )
+        told = json.dumps(figures, indent=2, allow_nan=False)
+        return Result(result_json=told, ledger_csv=ledger.to_csv(), certificate_json=proven)
 
     async def _set_up(self) -> dict[str, Ready]:
         """Join the rows and make the networks."""

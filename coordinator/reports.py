@@ -155,8 +155,4 @@ def _check_square(party: str, what: str, number: float) -> None:
 
 def _check_number(party: str, what: str, number: float, *, least: float = -LARGEST, most: float = LARGEST) -> None:
     if not math.isfinite(number) or not least <= number <= most:
-        lowest, highest = ("" if abs(one) == LARGEST else f"{one:g}" for one in (least, most))
-        allowed = (
-            f"from {lowest} to {highest}" if lowest and highest else "finite, not negative" if lowest else "finite"
-        )
-        raise PartyError(party, f"reports {number:g} as {what}; it should be {allowed}")
+        raise PartyError(party, f"reports {number:g} as {what}; it should be from {least:g} to {most:g}")

@@ -77,9 +77,8 @@ class PlainComparison(Alignment):
         common = set(ids)
         for link in links:
             offered = (await expect(link, "offer", timeout=timeout)).offer.ids
-            shared = await asyncio.to_thread(
-                common.intersection, offered
-            )  # millions of ids must not keep others waiting
+            # In a thread: millions of ids must not keep others waiting.
+            shared = await asyncio.to_thread(common.intersection, offered)
             if common and not shared:
                 raise DataError(f"no sample id is held by all parties: {link.peer} shares none with those before it")
             common = shared

@@ -20,6 +20,3 @@ Embedding = Annotated[int, Field(ge=1, le=16_384)]
 Layer = Annotated[int, Field(ge=1, le=16_384)]
 # A gigabyte of float32, of which training holds about five: gradients, moments, copies to go back to.
 MOST_PARAMETERS = 268_435_456
-
-# Every id goes through memory of the coordinator and of the active party.
-MOST_IDS = 500_000

@@ -22,7 +22,7 @@ from protos.fedora.v1.failure_pb2 import Failure
 # So long a connection may take to come up before somebody looks whether certificates are the reason.
 SECURED_SECONDS = 3.0
 HANDSHAKE_MS = 10_000
-# A job that names half a million ids is smaller. What a party may answer is far less, and refused unread; see the engine.
+# A job that names half a million ids is smaller. A party may answer far less, and the engine refuses it unread.
 LARGEST_CONTROL_BYTES = 64 * 1024 * 1024
 # An offer of five million ids of twenty letters is smaller, and so are twice the values of the largest batch.
 LARGEST_EXCHANGE_BYTES = 128 * 1024 * 1024

@@ -8,8 +8,10 @@ import grpc
 from google.protobuf.message import Message
 
 from fedora_vfl.errors import PartyError
+from fedora_vfl.wire.channels import LARGEST_EXCHANGE_BYTES
 from fedora_vfl.wire.meter import Meter, Packed
-from fedora_vfl.wire.protocol import is_name
+from fedora_vfl.wire.protocol import MOST_REQUESTED_IDS, is_name
+from fedora_vfl.wire.tensors import read_varint
 from protos.fedora.v1.control_pb2 import FromCoordinator, FromParty
 from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.meter_pb2 import Kind
@@ -77,6 +79,9 @@ class Link(Generic[Sent, Received]):
         """
         await self._written(timeout)
         packed = self._pack(message)
+        if len(packed.data) > LARGEST_EXCHANGE_BYTES:  # it would not be read
+            reason = f"has {len(packed.data)} bytes to send in one message; allowed: up to {LARGEST_EXCHANGE_BYTES}"
+            raise PartyError(self.me, reason)
         self.meter.count(self.me, self.peer, packed)
         self._writing = asyncio.create_task(self._write(packed.data))
         self._writing.add_done_callback(_note_exception)
@@ -217,6 +222,7 @@ def unpack_control(kind: type[M]) -> Callable[[bytes], tuple[M, Packed]]:
     """Return the reader for messages of one class."""
 
     def unpack(data: bytes) -> tuple[M, Packed]:
+        _check_large(data)
         try:
             message = kind.FromString(data)
         except Exception as error:  # protobuf's DecodeError is not in its type stubs
@@ -224,6 +230,25 @@ def unpack_control(kind: type[M]) -> Callable[[bytes], tuple[M, Packed]]:
         return message, _labelled(message, data)
 
     return unpack
+
+
+# A message beyond this size can only be one list: of ids in a request, of lines in a party's books.
+LARGE_BYTES = 1024 * 1024
+_LISTS = {FromCoordinator.REQUEST_FIELD_NUMBER, FromParty.READINGS_FIELD_NUMBER}
+
+
+def _check_large(data: bytes) -> None:
+    """Refuse a large message, before it is read, that would take far more memory and time than bytes."""
+    if len(data) <= LARGE_BYTES:
+        return
+    tag, at = read_varint(data, 0)
+    length, at = read_varint(data, at)
+    if tag >> 3 not in _LISTS or at + length != len(data):
+        raise ValueError(f"has {len(data)} bytes, and is no list")
+    # An entry may take two bytes here and a hundred in memory. It begins with a line feed, which ids of ten letters have
+    # as their length, too.
+    if data.count(b"\n") > 2 * MOST_REQUESTED_IDS:
+        raise ValueError(f"lists more than {MOST_REQUESTED_IDS} ids")
 
 
 def _labelled(message: Message, data: bytes) -> Packed:
