@@ -3,26 +3,56 @@
 import asyncio
 import time
 
-from fedora_vfl.errors import PartyError
+from fedora_vfl.errors import FedoraError, PartyError, from_failure, in_one_line
+from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.control_pb2 import FromParty
 from protos.fedora.v1.failure_pb2 import Failure
+
+# So many times the step deadline may pass without a new step: one for messages to come, one to compute, one to spare.
+PATIENCE = 3
+# What a party can truly say of itself, or of one that it is connected to.
+_PARTIES_KINDS = {
+    Failure.SETTINGS,
+    Failure.DATA,
+    Failure.PROTOCOL,
+    Failure.SILENT,
+    Failure.LOST,
+    Failure.INTERNAL,
+    Failure.LEFT,
+}
 
 # A broken connection is often the echo of something that another party can explain; so long is listened for it.
 ECHO_SECONDS = 1.0
 
 
+def heard_from(reporter: str, failure: Failure, *, active: str) -> FedoraError:
+    """Return the error that a party's failure is: it can speak of itself and of those that it is connected to."""
+    culprit, reason = failure.culprit or reporter, in_one_line(failure.reason)
+    kind = failure.kind if failure.kind in _PARTIES_KINDS else Failure.PROTOCOL
+    if culprit == reporter:
+        return from_failure(Failure(kind=kind, culprit=reporter, reason=reason))
+    # Passive parties are connected to the active one, the active one to all of them, and all to the coordinator.
+    connected = culprit == COORDINATOR or active in (reporter, culprit)
+    if not connected or kind in (Failure.SETTINGS, Failure.DATA):
+        said = f"says that {in_one_line(culprit)} {reason}"
+        return PartyError(reporter, f"{said}, which it is in no position to know")
+    return PartyError(culprit, reason, kind)
+
+
 async def all_done(tasks: dict[asyncio.Task[FromParty], str], lag: float | None, heard: dict[str, float]) -> None:
     """Wait until all tasks have succeeded, or raise the error that explains most."""
     pending = set(tasks)
-    answered = None
+    answered, began = None, time.monotonic()
     while pending:
-        timeout = lag if answered else None
-        done, pending = await asyncio.wait(pending, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        done, pending = await asyncio.wait(pending, timeout=lag, return_when=asyncio.FIRST_COMPLETED)
         if any(task.exception() for task in done):
             if pending:
                 await asyncio.wait(pending, timeout=ECHO_SECONDS)
             raise best_reason({name: _error(task) for task, name in tasks.items()})
         answered = answered or (time.monotonic() if done else None)
+        if lag and not answered and time.monotonic() - max(began, *heard.values()) >= PATIENCE * lag:
+            slowest = list(tasks.values())[-1]  # the active party, which tells of steps
+            raise PartyError(slowest, f"has told of no new step for {PATIENCE * lag:g} s", Failure.SILENT)
         for task in pending:
             name = tasks[task]
             if lag and answered and time.monotonic() - max(answered, heard.get(name, 0.0)) >= lag:

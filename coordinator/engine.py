@@ -8,15 +8,27 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from coordinator.blame import all_done
+from coordinator.blame import all_done, heard_from
 from coordinator.cost import CostModel
 from coordinator.history import PhaseRecord, record
 from coordinator.ledger import Ledger
 from coordinator.methods import Method, PhaseOutcome, R, Rollback
 from coordinator.metrics import CoordinatorMetrics
+from coordinator.reports import (
+    PhaseProgress,
+    check_digest,
+    check_figures,
+    check_privacy,
+    check_readings,
+    check_ready,
+    check_reports,
+    check_saved,
+)
 from coordinator.roster import Connection
-from fedora_vfl.errors import DataError, FedoraError, PartyError, SettingsError, from_failure
+from fedora_vfl.errors import DataError, FedoraError, PartyError, SettingsError
 from fedora_vfl.process import logs
+from fedora_vfl.sampling.rows import rows_drawn
+from fedora_vfl.settings.bounds import MOST_BATCH_VALUES
 from fedora_vfl.settings.federation import Federation
 from fedora_vfl.wire.encodings import encoding_named
 from fedora_vfl.wire.protocol import COORDINATOR
@@ -52,6 +64,8 @@ Tell = Callable[[Event], Awaitable[None]]
 
 # What one party waits for at another is bounded there; the coordinator, which waits for both, lets it speak first.
 GRACE_SECONDS = 2.0
+MOST_ANSWER_BYTES = 1024 * 1024  # figures, a signed statement, a training's settings
+MOST_BOOK_BYTES = 64 * 1024  # of one phase: lines for every other member and kind of message
 
 
 class Engine:
@@ -87,6 +101,7 @@ class Engine:
         )
         ready = {name: answer.ready for name, answer in answers.items()}
         active = ready[self._active]
+        check_ready(ready, active=self._active)
         for name, one in ready.items():
             if one.embedding != active.embedding:
                 reason = f"has embeddings of width {one.embedding}, the top model wants {active.embedding}"
@@ -113,6 +128,7 @@ class Engine:
         timeout = self._federation.deadlines.setup + GRACE_SECONDS
         answers = await self._ask(messages, "accepted", timeout=timeout)
         accepted = _agreed({name: answer.accepted for name, answer in answers.items()})
+        self._check_parts(accepted)
         self.rows |= {Samples.FORGET: accepted.rows, Samples.REMAINING: accepted.remaining}
         return accepted
 
@@ -120,6 +136,7 @@ class Engine:
         """Have every party drop the rows to forget; the current model becomes Θ_init."""
         answers = await self._ask(FromCoordinator(drop=Drop()), "dropped", timeout=self._timeout)
         dropped = {name: answer.dropped for name, answer in answers.items()}
+        self._check_parts(_agreed(dropped))
         self.rows[Samples.TRAIN] = _agreed(dropped).remaining
         return dropped
 
@@ -128,12 +145,16 @@ class Engine:
         message = FromCoordinator(restart=Restart(load=load, seed=seed))
         answers = await self._ask(message, "restarted", timeout=self._timeout)
         self.identity = _agreed({name: answer.restarted for name, answer in answers.items()}).identity
+        if self.identity:
+            check_digest(self._active, self.identity, what="the name of a training")
 
     async def assess(self, model: str, *, fit_attack: bool = False) -> dict[str, float]:
         """Have the active party turn its recorded predictions into figures."""
         messages = {self._active: FromCoordinator(assess=Assess(model=model, fit_attack=fit_attack))}
         answers = await self._ask(messages, "assessment", timeout=self._timeout)
-        return dict(answers[self._active].assessment.figures)
+        figures = dict(answers[self._active].assessment.figures)
+        check_figures(self._active, figures)
+        return figures
 
     async def attest(self, *, before: str, after: str) -> dict[str, Statement]:
         """Have every party sign what it can say of an unlearning."""
@@ -160,17 +181,21 @@ class Engine:
         finally:
             method.close()
 
-    async def save(self, name: str, *, training: str) -> dict[str, str]:
+    async def save(self, name: str, *, training: str, overwrite: bool = False) -> dict[str, str]:
         """Have every party save its model; return the digests of the files."""
-        timeout = self._timeout
-        save = FromCoordinator(save=Save(name=name, identity=self.identity, training=training))
-        answers = await self._ask(save, "saved", timeout=timeout)
+        message = Save(name=name, identity=self.identity, training=training, overwrite=overwrite)
+        answers = await self._ask(FromCoordinator(save=message), "saved", timeout=self._timeout)
+        for party, answer in answers.items():
+            check_saved(party, answer.saved, name=name)
         return {party: answer.saved.sha256 for party, answer in answers.items()}
 
     async def collect(self) -> Ledger:
         """Get every party's byte counts and reconcile them with each other and with the coordinator's own."""
         timeout = self._timeout
         answers = await self._ask(FromCoordinator(collect=Collect()), "readings", timeout=timeout)
+        for name, one in answers.items():
+            check_privacy(name, one.readings.privacy)
+            check_readings(name, one.readings.readings, members=self._federation.parties, phases=self.predicted)
         self.privacy = {
             name: _privacy(one.readings.privacy) for name, one in answers.items() if one.readings.HasField("privacy")
         }
@@ -187,7 +212,7 @@ class Engine:
             try:
                 async with asyncio.timeout(self._federation.deadlines.silence):
                     await connection.link.send(FromCoordinator(dismiss=Dismiss(reason=reason)))
-                    while (await connection.link.receive()).WhichOneof("content") != "idle":
+                    while (await connection.link.receive(most=MOST_ANSWER_BYTES)).WhichOneof("content") != "idle":
                         pass
             except (FedoraError, TimeoutError):
                 # It is gone, or too busy to listen. What it still sends must not be taken for an answer to the next
@@ -211,6 +236,11 @@ class Engine:
     async def _run(self, phase: Phase, rounds: int) -> PhaseOutcome:
         """Run one phase at every party."""
         assert self._cost is not None
+        set_rows = self.rows.get(phase.over.set, 0)
+        batch = min(phase.plan.batch_size, rows_drawn(phase.over.share, set_rows))
+        if batch * self._cost.embedding > MOST_BATCH_VALUES:
+            said = f"{batch} rows of {phase.name} with embeddings of width {self._cost.embedding}"
+            raise SettingsError(f"batch_size: {said} are more than a message may hold: choose smaller batches")
         if phase.checkpoint:
             self._checkpoints.append((len(self.history), self.identity))
         self._phases += 1
@@ -222,14 +252,16 @@ class Engine:
         for connection in self._connections:
             connection.meter.enter(phase.name, phase.round)
         began = time.perf_counter()
-        # No deadline for a whole phase: every wait inside it has one, at the party that waits.
+        # No deadline for a whole phase: every wait inside it has one, at the party that waits, and steps must go on.
         message = FromCoordinator(phase=phase)
         messages = {one.name: message for one in self._connections if one.name not in phase.offline}
-        answers = await self._ask(messages, "report", timeout=None)
+        progress = PhaseProgress(phase, set_rows=set_rows, active=self._active)
+        answers = await self._ask(messages, "report", timeout=None, progress=progress)
         seconds = time.perf_counter() - began
         self.predicted[phase.name] = self.predicted.get(phase.name, 0) + self._cost.predict(phase)
         self.seconds[phase.name] = self.seconds.get(phase.name, 0.0) + seconds
         reports = {name: answer.report for name, answer in answers.items()}
+        check_reports(phase, reports, set_rows=set_rows, active=self._active, seconds=seconds)
         top = reports[self._active]
         outcome = PhaseOutcome(
             rows=top.rows,
@@ -260,18 +292,30 @@ class Engine:
     def _timeout(self) -> float:
         return self._federation.deadlines.setup
 
+    def _check_parts(self, told: Accepted | Dropped) -> None:
+        """Refuse a request whose rows and the remaining ones are not all training rows."""
+        train = self.rows[Samples.TRAIN]
+        if not told.rows or not told.remaining or told.rows + told.remaining != train:
+            said = f"would forget {told.rows} rows and keep {told.remaining}"
+            raise PartyError(self._active, f"{said} of {train} training rows, which does not add up")
+
     async def _ask(
-        self, message: FromCoordinator | dict[str, FromCoordinator], answer: str, *, timeout: float | None
+        self,
+        message: FromCoordinator | dict[str, FromCoordinator],
+        answer: str,
+        *,
+        timeout: float | None,
+        progress: PhaseProgress | None = None,
     ) -> dict[str, FromParty]:
         """Send every party the same message, or some their own, and return their answers.
 
-        With a timeout of None the first answer may take as long as it takes; once it is there, the others, which work
-        in step with it, must follow within the step deadline.
+        With a timeout of None the first answer may take as long as `progress` is told of; once it is there, the others,
+        which work in step with it, must follow within the step deadline.
         """
         lag = self._federation.deadlines.step if timeout is None else None
         messages = message if isinstance(message, dict) else {one.name: message for one in self._connections}
         tasks = {
-            asyncio.create_task(self._ask_one(one, messages[one.name], answer, timeout)): one.name
+            asyncio.create_task(self._ask_one(one, messages[one.name], answer, timeout, progress)): one.name
             for one in self._connections
             if one.name in messages
         }
@@ -284,17 +328,24 @@ class Engine:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _ask_one(
-        self, connection: Connection, message: FromCoordinator, answer: str, timeout: float | None
+        self,
+        connection: Connection,
+        message: FromCoordinator,
+        answer: str,
+        timeout: float | None,
+        progress: PhaseProgress | None,
     ) -> FromParty:
+        most = MOST_BOOK_BYTES * (self._phases + 1) if answer == "readings" else MOST_ANSWER_BYTES
         await connection.link.send(message, timeout=self._federation.deadlines.step)
         while True:
-            one = await connection.link.receive(timeout=timeout)
-            self._heard[connection.name] = time.monotonic()
+            one = await connection.link.receive(timeout=timeout, most=most)
             match one.WhichOneof("content"):
-                case "progress":
+                case "progress" if progress:
+                    progress.check(connection.name, one.progress)
+                    self._heard[connection.name] = time.monotonic()
                     await self._tell(Event(progress=one.progress))
                 case "failure":
-                    raise from_failure(one.failure)
+                    raise heard_from(connection.name, one.failure, active=self._active)
                 case content if content == answer:
                     return one
                 case other:

@@ -6,9 +6,14 @@ from pydantic import AliasChoices, Field, PositiveInt, field_validator, model_va
 
 from coordinator.methods.catalogue import Fedora, MethodSettings
 from coordinator.train import Train
+from fedora_vfl.settings.bounds import BatchSize
 from fedora_vfl.settings.files import Settings
 from fedora_vfl.settings.model import Model
 from fedora_vfl.wire.encodings import ENCODINGS
+from fedora_vfl.wire.protocol import MOST_REQUESTED_IDS
+
+MOST_CLASSES = 10_000  # more than any table here has
+MOST_COMPARED = 16  # each runs as long as a job of its own
 
 
 class Wire(Settings):
@@ -25,14 +30,16 @@ class Wire(Settings):
 class Evaluate(Settings):
     """How a model is measured."""
 
-    batch_size: PositiveInt = 1024
+    batch_size: BatchSize = 1024
 
 
 class Forget(Settings):
     """Who asks to be forgotten: training rows by id, a share of some classes, or so many rows drawn at random."""
 
-    ids: list[str] | str | None = None  # a list, or a file with one id per line
-    classes: Annotated[list[str], Field(min_length=1)] | None = None
+    ids: Annotated[list[str], Field(max_length=MOST_REQUESTED_IDS)] | str | None = (
+        None  # a list, or a file with one id per line
+    )
+    classes: Annotated[list[str], Field(min_length=1, max_length=MOST_CLASSES)] | None = None
     percent: Annotated[float, Field(gt=0, le=100)] | None = None  # of each class; 100 unless told
     samples: PositiveInt | None = None
 
@@ -76,7 +83,8 @@ class Job(Settings):
     wire: Wire = Wire()
     forget: Forget | None = None
     unlearn: MethodSettings = Fedora()
-    compare: list[MethodSettings] = Field(default_factory=list)  # other methods, from the same original model
+    # Other methods, from the same original model.
+    compare: list[MethodSettings] = Field(default_factory=list, max_length=MOST_COMPARED)
     certificate: bool = True  # whether the unlearning is proven and signed for
     backdoor: dict[str, Any] | None = None  # for the one who cuts the data
     privacy: dict[str, Any] | None = None  # for the one who writes the party files
@@ -106,6 +114,16 @@ class Job(Settings):
         if len(set(names)) < len(names):
             raise ValueError(f"each model of a job is saved under a name of its own, and these are {', '.join(names)}")
         return self
+
+    def new_names(self) -> list[str]:
+        """Return the names that models are saved under and that must be free: all that `overwrite` does not allow."""
+        copied = self.train.load is not None and not self.train.rounds  # the same model under one more name
+        names = [] if copied or self.train.overwrite else [self.train.save]
+        if self.forget is not None:
+            names += [] if self.unlearn.overwrite else [self.unlearn.save]
+            compared = zip(self.compare, self.compared().values(), strict=True)
+            names += [name for one, name in compared if not one.overwrite]
+        return names
 
     def compared(self) -> dict[str, str]:
         """Return the methods to compare with, and the name that each one's model is saved under."""

@@ -75,7 +75,8 @@ class JobRunner:
             seconds=seconds,
         )
         proven = self._certify(forgotten, ledger, seconds) if forgotten and forgotten.statements else ""
-        return Result(result_json=json.dumps(figures, indent=2), ledger_csv=ledger.to_csv(), certificate_json=proven)
+        told = json.dumps(figures, indent=2, allow_nan=False)
+        return Result(result_json=told, ledger_csv=ledger.to_csv(), certificate_json=proven)
 
     async def _set_up(self) -> dict[str, Ready]:
         """Join the rows and make the networks."""
@@ -92,6 +93,7 @@ class JobRunner:
             encoding=job.wire.encoding,
             load=job.train.load or "",
             allow_remembering=job.train.allow_remembering,
+            saves=job.new_names(),
         )
         ready = await self._engine.setup(setup)
         common = ready[self._federation.active.name]
@@ -125,22 +127,26 @@ class JobRunner:
         job, engine = self._job, self._engine
         await engine.perform(training(job.train, seed=job.seed), rounds=job.train.rounds)
         if job.forget:
-            await self._measure(ORIGINAL, ["train"], saved_as=job.train.save)
+            await self._measure(ORIGINAL, ["train"], saved_as=job.train.save, overwrite=job.train.overwrite)
         else:
             test = await engine.perform(evaluation(batch_size=job.evaluate.batch_size))
             figures = {"test_accuracy": test.accuracy, "test_loss": test.loss}
             if engine.rows[Samples.VALIDATION]:
                 looks = evaluation(batch_size=job.evaluate.batch_size, name="validation", over=VALIDATION)
                 figures["validation_accuracy"] = (await engine.perform(looks)).accuracy
-            self._models[ORIGINAL] = ModelRecord(["train"], figures, await self._save(job.train.save))
+            digests = await self._save(job.train.save, job.train.overwrite)
+            self._models[ORIGINAL] = ModelRecord(["train"], figures, digests)
 
-    async def _save(self, name: str) -> dict[str, str]:
-        return await self._engine.save(name, training=self._training.model_dump_json(by_alias=True))
+    async def _save(self, name: str, overwrite: bool) -> dict[str, str]:
+        training = self._training.model_dump_json(by_alias=True)
+        return await self._engine.save(name, training=training, overwrite=overwrite)
 
-    async def _measure(self, name: str, phases: list[str], *, saved_as: str, rounds: int | None = None) -> None:
+    async def _measure(
+        self, name: str, phases: list[str], *, saved_as: str, overwrite: bool, rounds: int | None = None
+    ) -> None:
         """Save the current model and have the active party find its figures."""
         job, engine = self._job, self._engine
-        digests = await self._save(saved_as)
+        digests = await self._save(saved_as, overwrite)
         looks = observation(
             len(self._models) + 1,
             rows=engine.rows,
@@ -200,7 +206,7 @@ class JobRunner:
         if taken:
             # Their bytes and seconds could not be told apart.
             raise SettingsError(f"compare: two methods of one job call a phase {min(taken)!r}; use a job for each")
-        await self._measure(name, phases, saved_as=saved_as, rounds=ending.rounds)
+        await self._measure(name, phases, saved_as=saved_as, overwrite=settings.overwrite, rounds=ending.rounds)
         return ending
 
     def _certify(self, forgotten: Forgotten, ledger: Ledger, seconds: float) -> str:

@@ -11,7 +11,7 @@ from coordinator.job import Job
 from coordinator.job_runner import JobRunner
 from coordinator.metrics import FINISHED, GIVEN_UP, REFUSED, STOPPED, CoordinatorMetrics, failed
 from coordinator.roster import Roster
-from fedora_vfl.errors import FedoraError, PartyError, to_failure
+from fedora_vfl.errors import FedoraError, PartyError, in_one_line, to_failure
 from fedora_vfl.process import logs
 from fedora_vfl.process.logs import discreet, unexpected
 from fedora_vfl.settings.federation import Federation
@@ -76,13 +76,14 @@ class Jobs:
                 raise _stopped()
             message = _read(request)
             check_protocol(message.protocol, peer="the command line")
-            job = parse(message.settings, Job, origin=message.origin)
             if self._busy:
                 raise PartyError(COORDINATOR, "is busy with another job: try again when it has ended")
             self._busy = True
-            outcome = GIVEN_UP
-            self._metrics.job_began()
             try:
+                # In a thread: a job may name half a million people, and others must not wait meanwhile.
+                job = await asyncio.to_thread(parse, message.settings, Job, origin=in_one_line(message.origin))
+                outcome = GIVEN_UP
+                self._metrics.job_began()
                 last = Event(result=await self._run(job, events))
                 outcome = FINISHED
             finally:

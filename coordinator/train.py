@@ -2,8 +2,9 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
+from fedora_vfl.settings.bounds import BatchSize, RoundsOrNone
 from fedora_vfl.settings.files import Settings
 from fedora_vfl.settings.model import ModelName
 
@@ -18,8 +19,8 @@ class Augment(Settings):
 class Train(Settings):
     """How the original model comes about: trained, or taken `from` an earlier run, or both."""
 
-    epochs: NonNegativeInt | None = None  # 10, or 0 with `from`
-    batch_size: PositiveInt = 256
+    epochs: RoundsOrNone | None = None  # 10, or 0 with `from`
+    batch_size: BatchSize = 256
     optimizer: Literal["sgd", "adam"] = "adam"
     lr: PositiveFloat | None = None  # 0.05 for sgd, 0.001 for adam
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9  # sgd
@@ -30,11 +31,12 @@ class Train(Settings):
     schedule: Literal["constant", "step", "cosine"] = "constant"
     decay_every: PositiveInt = 10  # step: epochs between decays
     decay: Annotated[float, Field(gt=0, le=1)] = 0.1  # step: factor of each decay
-    warmup: NonNegativeInt = 0  # epochs of linear growth to the full rate
+    warmup: RoundsOrNone = 0  # epochs of linear growth to the full rate
     augment: Augment = Augment()
     load: Annotated[str | None, Field(alias="from")] = None
     allow_remembering: bool = False  # also `from` a model that predates a request which was honoured since
     save: ModelName = "original"
+    overwrite: bool = False  # whether `save` may replace another model of that name
 
     @model_validator(mode="after")
     def _momentum_for_nesterov(self) -> Self:

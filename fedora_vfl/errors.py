@@ -4,6 +4,8 @@ from typing import ClassVar
 
 from protos.fedora.v1.failure_pb2 import Failure
 
+MOST_LETTERS = 2000  # of a reason that came from elsewhere; a list of wrong settings is shorter
+
 
 class FedoraError(Exception):
     """The base of all errors that are shown to a user as one sentence, without a traceback."""
@@ -92,8 +94,15 @@ def to_failure(error: FedoraError, *, reporter: str) -> Failure:
     return Failure(kind=error.kind, culprit=reporter, reason=str(error))
 
 
+def in_one_line(text: str) -> str:
+    """Return a text from elsewhere so that it cannot steer a terminal or pass for a line of its own."""
+    lines = "; ".join(line.strip() for line in text[:MOST_LETTERS].splitlines())
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in lines)
+
+
 def from_failure(failure: Failure) -> FedoraError:
-    """Turn a received failure into the error to raise here."""
+    """Turn a received failure into the error to raise here; its words are data, whatever is in them."""
+    failure = Failure(kind=failure.kind, culprit=in_one_line(failure.culprit), reason=in_one_line(failure.reason))
     for error in (SettingsError, DataError, LedgerError, CertificateError, StoppedError):
         if failure.kind == error.kind:
             return error(f"{failure.culprit}: {failure.reason}" if failure.culprit else failure.reason)

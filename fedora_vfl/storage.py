@@ -66,6 +66,8 @@ def _written_beside(path: Path, content: bytes | str) -> Iterator[Path]:
             file.flush()
             os.fsync(file.fileno())
         yield temporary
+    except OSError as error:  # a full disk is told without a name
+        raise type(error)(error.errno, error.strerror, error.filename or str(path)) from None
     finally:
         temporary.unlink(missing_ok=True)
 

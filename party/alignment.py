@@ -1,5 +1,6 @@
 """Finding the rows that all parties hold, and one order for them; the federation file names the way."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -37,6 +38,17 @@ class Alignment(ABC):
 ALIGNMENTS: Registry[type[Alignment]] = Registry("alignment")
 
 
+def _arranged(common: set[str], ids: dict[str, str]) -> Order:
+    """Sort the common ids, so that the result does not depend on anybody's file, and cut them into sets."""
+    chosen = sorted(common)
+    sets = ("train", "validation", "test", "probe")
+    order = Order(**{name: [one for one in chosen if ids[one] == name] for name in sets})
+    for name in ("train", "test"):
+        if not getattr(order, name):
+            raise DataError(f"of the {len(chosen)} rows that all parties hold, none is for {name}")
+    return order
+
+
 @ALIGNMENTS.register("plain")
 class PlainComparison(Alignment):
     """Compare ids in the open.
@@ -52,7 +64,9 @@ class PlainComparison(Alignment):
             if error.kind != Failure.LOST:
                 raise
             # If the active party hung up on us, it said why before; what follows reads that first.
-        order = (await expect(link, "order", timeout=timeout)).order
+        # No id can come back that was not offered.
+        most = Offer(ids=ids).ByteSize()
+        order = (await expect(link, "order", timeout=timeout, most=most)).order
         common = [*order.train, *order.validation, *order.test, *order.probe]
         if not set(common) <= set(ids) or len(set(common)) != len(common):
             raise PartyError(link.peer, "sent an order of rows with ids twice, or that this party does not hold")
@@ -63,16 +77,12 @@ class PlainComparison(Alignment):
         common = set(ids)
         for link in links:
             offered = (await expect(link, "offer", timeout=timeout)).offer.ids
-            if common and not common & set(offered):
+            # In a thread: millions of ids must not keep others waiting.
+            shared = await asyncio.to_thread(common.intersection, offered)
+            if common and not shared:
                 raise DataError(f"no sample id is held by all parties: {link.peer} shares none with those before it")
-            common &= set(offered)
-        # Sorted, so that the result does not depend on the order of rows in anybody's file.
-        chosen = sorted(common)
-        sets = ("train", "validation", "test", "probe")
-        order = Order(**{name: [one for one in chosen if ids[one] == name] for name in sets})
-        for name in ("train", "test"):
-            if not getattr(order, name):
-                raise DataError(f"of the {len(chosen)} rows that all parties hold, none is for {name}")
+            common = shared
+        order = await asyncio.to_thread(_arranged, common, ids)
         for link in links:
             await link.send(Parcel(order=order), timeout=timeout)
         return order

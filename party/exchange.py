@@ -4,27 +4,30 @@ import math
 
 from torch import Tensor
 
-from fedora_vfl.errors import PartyError, from_failure
+from fedora_vfl.errors import FedoraError, PartyError, from_failure
 from fedora_vfl.wire.encodings import encoding_named
 from fedora_vfl.wire.link import Link
 from fedora_vfl.wire.tensors import TensorParcel
 from party.clock import SENDING, WAITING, Clock
 from protos.fedora.v1.exchange_pb2 import Parcel
+from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.meter_pb2 import Kind
 from protos.fedora.v1.phase_pb2 import Phase
 
 ExchangeLink = Link[Parcel | TensorParcel, Parcel | TensorParcel]
 
+FRAME_BYTES = 16 * 1024  # a parcel without its values or ids, or one that says what went wrong
+
 _NOUNS = {Kind.EMBEDDING: "an embedding", Kind.GRADIENT: "a gradient"}
 
 
-async def expect(link: ExchangeLink, content: str, *, timeout: float) -> Parcel:
-    """Return the next parcel, which must be of this content."""
-    parcel = await link.receive(timeout=timeout)
+async def expect(link: ExchangeLink, content: str, *, timeout: float, most: int | None = None) -> Parcel:
+    """Return the next parcel, which must be of this content, and not over `most` bytes beside its frame."""
+    parcel = await link.receive(timeout=timeout, most=None if most is None else FRAME_BYTES + most)
     if isinstance(parcel, Parcel):
         found = parcel.WhichOneof("content")
         if found == "failure":
-            raise from_failure(parcel.failure)
+            raise _heard(link, parcel.failure)
         if found == content:
             return parcel
     raise PartyError(link.peer, f"sent {_told(parcel)} where its {content} was due")
@@ -47,9 +50,10 @@ class TensorExchange:
     async def receive(self, kind: Kind, phase: Phase, step: int, rows: int, *, timeout: float) -> Tensor:
         """Return the float32 tensor of one batch; anything but the one that is due is an error naming the sender."""
         with self._clock.spend(WAITING):
-            parcel = await self.link.receive(timeout=timeout)
+            most = FRAME_BYTES + self._encoding.nbytes(rows, self.width)
+            parcel = await self.link.receive(timeout=timeout, most=most)
         if isinstance(parcel, Parcel) and parcel.WhichOneof("content") == "failure":
-            raise from_failure(parcel.failure)
+            raise _heard(self.link, parcel.failure)
         if not isinstance(parcel, TensorParcel) or (parcel.kind, parcel.phase, parcel.step) != (
             kind,
             phase.number,
@@ -68,6 +72,14 @@ class TensorExchange:
             reason = f"sent {_due(kind, phase, step)} with values that are not finite; {hint}"
             raise PartyError(self.link.peer, reason)
         return values
+
+
+def _heard(link: ExchangeLink, failure: Failure) -> FedoraError:
+    """Return the error that the other side's failure is: it can speak of itself, and of this party."""
+    error = from_failure(failure)
+    if isinstance(error, PartyError) and error.culprit not in (link.peer, link.me):
+        return PartyError(link.peer, f"says that {error}")
+    return error
 
 
 def _due(kind: Kind, phase: Phase, step: int) -> str:

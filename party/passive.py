@@ -26,6 +26,7 @@ OPEN = DESCRIPTOR.services_by_name["Exchange"].methods_by_name["Open"]
 # Batches sent before the first one's gradient has come back, while parameters stand still. It must stay below
 # READ_AHEAD: the active party may have that many gradients under way while this party is busy sending.
 WINDOW = 4
+ROW_BYTES = 5  # of a row's number on the wire, at most
 assert WINDOW < READ_AHEAD
 
 
@@ -81,7 +82,12 @@ class Passive(Role):
     async def find_rows(self, request: Request) -> Tensor:
         """Learn from the active party which rows a request means."""
         (exchange,) = self.exchanges
-        parcel = await expect(exchange.link, "forget", timeout=self.context.federation.deadlines.setup)
+        parcel = await expect(
+            exchange.link,
+            "forget",
+            timeout=self.context.federation.deadlines.setup,
+            most=ROW_BYTES * len(self.state.order.train),
+        )
         return check_rows(list(parcel.forget.rows), len(self.state.order.train), sender=exchange.link.peer)
 
     async def close(self) -> None:

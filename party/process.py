@@ -45,6 +45,7 @@ from protos.fedora.v1.phase_pb2 import Progress
 
 GOODBYE_SECONDS = 1.0
 REJOIN_SECONDS = 1.0
+MOST_REQUEST_BYTES = 64 * 1024 * 1024  # half a million ids; gRPC reads no more either
 
 JOIN = DESCRIPTOR.services_by_name["Control"].methods_by_name["Join"]
 
@@ -151,7 +152,8 @@ class PartyProcess:
             try:
                 await link.send(FromParty(hello=Hello(protocol=PROTOCOL, party=name, version=VERSION)))
                 while True:
-                    await self._obey(link, await link.receive(timeout=None if self._welcome else deadlines.join))
+                    timeout = None if self._welcome else deadlines.join
+                    await self._obey(link, await link.receive(timeout=timeout, most=MOST_REQUEST_BYTES))
             except asyncio.CancelledError:
                 if self._exchange_server:
                     self._exchange_server.health.leave()  # first of all: nobody should come who would be sent away
@@ -201,6 +203,11 @@ class PartyProcess:
         except FedoraError as error:
             log.error("%s", discreet(error))
             answer = FromParty(failure=to_failure(error, reporter=self._context.settings.name))
+        except OSError as error:  # such as a full disk
+            log.error("%s", unexpected(error))
+            said = f"{error.filename or 'a file'}: {error.strerror or error}"
+            failure = Failure(kind=Failure.DATA, culprit=self._context.settings.name, reason=said)
+            answer = FromParty(failure=failure)
         except Exception as error:
             log.error("%s", unexpected(error))
             reason = f"failed with an unexpected {type(error).__name__}: {error}"

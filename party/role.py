@@ -99,6 +99,9 @@ class Role(ABC):
         """Join the rows and make the networks."""
         self._check_members()
         _check_writable(self.context.settings.models)
+        for name in self.job.saves:
+            if self.context.settings.model_path(name).exists():
+                raise _taken(name)
         self._leave_out_dropped()
         order = await self.connect()
         self._check_order(order)
@@ -238,9 +241,9 @@ class Role(ABC):
         if state.account and state.memory.initial and state.change_squared(state.memory.initial):
             state.lineage = state.lineage.honouring(self.job.job)
         try:
-            digest = state.save_model(path, save.identity, save.training)
-        except OSError as error:
-            raise PartyError(self.context.settings.name, f"cannot write {path}: {error.strerror}") from None
+            digest = state.save_model(path, save.identity, save.training, overwrite=save.overwrite)
+        except FileExistsError:
+            raise _taken(save.name) from None
         log.info("the model is kept as %s", path)
         return Saved(name=save.name, sha256=digest)
 
@@ -306,6 +309,11 @@ class Role(ABC):
         links = [one.link for one in self.exchanges if one.link.peer not in phase.offline]
         timeout = self.context.federation.deadlines.step
         return PhaseEnd(phase, report, links, self._is_active, self.context.metrics.clock, timeout)
+
+
+def _taken(name: str) -> SettingsError:
+    remedy = "choose another name as `save`, or say `overwrite: true` beside it"
+    return SettingsError(f"a model is saved as {name!r} already: {remedy}")
 
 
 def _check_writable(folder: Path) -> None:

@@ -195,13 +195,17 @@ class PartyState:
             self.description = _load(self.networks, path)
             self.begin()
 
-    def save_model(self, path: Path, identity: str, training: str) -> str:
-        """Write the networks and their description; return the file's SHA-256."""
+    def save_model(self, path: Path, identity: str, training: str, *, overwrite: bool = True) -> str:
+        """Write the networks and their description; return the file's SHA-256.
+
+        Unless it may `overwrite`, a file that holds another model stays, and FileExistsError is raised.
+        """
         made_of = self.description.get("identity", "")
         if identity != made_of:  # a mere copy has the parent that the model had
             self.lineage = replace(self.lineage, parent=made_of)
         self.description |= {"identity": identity, "training": training}
-        return write_tensors(path, self.networks.state_dict(), self.description, format=MODEL_FORMAT)
+        values = self.networks.state_dict()
+        return write_tensors(path, values, self.description, format=MODEL_FORMAT, replace=overwrite)
 
 
 def _set_named(name: str) -> "Samples.Set":

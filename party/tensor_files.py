@@ -18,7 +18,9 @@ _DIGEST = "sha256"
 _AS_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes of a value
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], description: Mapping[str, Any], *, format: str) -> str:
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], description: Mapping[str, Any], *, format: str, replace: bool = True
+) -> str:
     """Write tensors and a description of plain values under a format's name; return the file's SHA-256.
 
     Args:
@@ -26,11 +28,14 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], description: Mappin
         tensors: By name; they are stored as they are, in main memory's byte order.
         description: What JSON can hold, without the name `sha256`.
         format: Which kind of file this is; whoever reads it must ask for the same.
+        replace: Whether a file that holds something else is replaced; if not, it stays, and FileExistsError is raised.
     """
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     # One entry only: safetensors writes several in an order that changes from process to process.
     metadata = {format: json.dumps({**description, _DIGEST: _digest(plain, description)})}
     content = save(plain, metadata)
+    if not replace and path.exists() and path.read_bytes() != content:
+        raise FileExistsError(path)
     write_atomically(path, content)
     return sha256(content).hexdigest()
 

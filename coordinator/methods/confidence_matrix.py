@@ -10,7 +10,7 @@ With everyone online this is close to learning on from D_r with logits that are 
 import math
 from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, field_validator
 
 from coordinator.methods import Method, MethodResult, UnlearningTask
 from coordinator.methods.influence import influence, shift
@@ -19,6 +19,7 @@ from coordinator.phases import REMAINING, learn, look
 from coordinator.train import Train
 from fedora_vfl.errors import SettingsError
 from fedora_vfl.sampling.seeds import derive
+from fedora_vfl.settings.bounds import BatchSize, Rounds
 from protos.fedora.v1.phase_pb2 import Loss, Observe, Phase, Sgd, StaleCrossEntropy, Update
 
 CONFIDENCE, REMOVAL, REFRESH = "confidence", "removal", "refresh"
@@ -29,13 +30,13 @@ class ConfidenceMatrix(Unlearn):
     """CVFU's settings. How the clipped gradient of D_u is weighed is ours."""
 
     method: Literal["cvfu"] = "cvfu"
-    rounds: PositiveInt = 5  # K
+    rounds: Rounds = 5  # K
     # η, of a whole round: confidences stand still that long, so that its steps add up and must be small together.
     lr: PositiveFloat = 0.01
     subtract: NonNegativeFloat = 0.05  # η_u
     clip: PositiveFloat = 1.0  # largest norm of D_u's gradient, over all parties
-    batch_size: PositiveInt | None = None  # the training's
-    micro_batch: PositiveInt = 1024  # rows in one message while parameters stand still
+    batch_size: BatchSize | None = None  # the training's
+    micro_batch: BatchSize = 1024  # rows in one message while parameters stand still
     offline: list[str] = Field(default_factory=list)  # passive parties that take no part in the rounds
 
     @field_validator("offline", mode="before")

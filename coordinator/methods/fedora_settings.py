@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from coordinator.methods.registry import Unlearn
 from coordinator.train import Train
+from fedora_vfl.settings.bounds import BatchSize, Rounds, RoundsOrNone
 from fedora_vfl.settings.files import Settings
 
 
@@ -16,22 +17,22 @@ class Scales(Settings):
     Null takes what suits the goal. docs/unlearning.md says what each is for.
     """
 
-    push_rounds: PositiveInt = 40  # at most
+    push_rounds: Rounds = 40  # at most
     push_share: Annotated[float, Field(gt=0, le=1)] | None = None  # of the budget; 0.6, or 1 for `uncertain`
     passes: PositiveFloat | None = None  # over D_u, at most, in rounds that push; 8, or any number for `uncertain`
     dual_step: PositiveFloat = 0.5  # σ, in units of L_u's largest value
     omega_max: PositiveFloat | None = None  # 1.2, or 4 for `uncertain`
     margin: Annotated[float, Field(ge=0, lt=1)] | None = None  # above γ; 0, or 0.07 for `uncertain`
     rate: PositiveFloat = 4.0  # τ, in units of the training's own rate
-    warm_up: NonNegativeInt = 5  # rounds over which τ grows to its full size
+    warm_up: RoundsOrNone = 5  # rounds over which τ grows to its full size
     decay: bool = True  # whether τ falls to 0 in the end
     balanced: bool = True  # whether the push is measured against the gradient of L_r
     taking_away: bool | None = None  # whether the push may only take parameters towards 0; yes, or no for `uncertain`
-    rounds_after: NonNegativeInt = 14  # so long the constraint is watched once it holds
+    rounds_after: RoundsOrNone = 14  # so long the constraint is watched once it holds
     rest: bool = True  # whether Ω is 0 while the constraint holds
     guard: bool = True  # whether rounds that break the model are taken back
-    recovery_rounds: NonNegativeInt = 12
-    recovery_steps: PositiveInt = 64  # at least
+    recovery_rounds: RoundsOrNone = 12
+    recovery_steps: Rounds = 64  # at least
     fade: Annotated[float, Field(ge=0, lt=1)] = 0.1  # share by which a value without any support fades in a step
 
     def filled(self, defaults: Mapping[str, Any]) -> "Scales":
@@ -67,7 +68,7 @@ class Fedora(Unlearn):
     dual: Literal["scalar", "parameterwise"] = "scalar"
     budget: Annotated[float, Field(gt=0, le=1)] = 0.16  # auto: rows exchanged, as a share of what retraining takes
     scales: Scales = Scales()  # auto
-    rounds: PositiveInt | None = None  # K; paper: 20
+    rounds: Rounds | None = None  # K; paper: 20
     delta: Annotated[float, Field(ge=0, le=1)] | None = None  # δ, share of D_r per round; paper: 0.05
     omega: PositiveFloat = 2.0  # ω
     reduction: Literal["mean", "sum"] = "mean"  # of L_u over D_u
@@ -81,8 +82,8 @@ class Fedora(Unlearn):
     grow: Annotated[float, Field(gt=1)] = 1.2  # κ_i
     tau_max: PositiveFloat = 0.1
     sigma_max: PositiveFloat = 10.0
-    batch_size: PositiveInt | None = None  # B of the remaining phase; as in training
-    micro_batch: PositiveInt = 1024  # rows of D_u in one message: memory, not results, depends on it
+    batch_size: BatchSize | None = None  # B of the remaining phase; as in training
+    micro_batch: BatchSize = 1024  # rows of D_u in one message: memory, not results, depends on it
     patience: PositiveInt = 3  # stop once the constraint has held, and Δ stayed small, for so many rounds
     tolerance: NonNegativeFloat = 1e-4  # Δ is small below this share of ‖Θ‖
     without: list[Literal["unlearning-loss", "asymmetric-batches", "adaptive-steps"]] = Field(default_factory=list)

@@ -6,13 +6,14 @@
 import math
 from typing import Literal
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import PositiveFloat
 
 from coordinator.methods import Method, MethodResult, UnlearningTask
 from coordinator.methods.registry import Unlearn, method
 from coordinator.phases import FORGET, learn
 from coordinator.train import Train
 from fedora_vfl.sampling.seeds import derive
+from fedora_vfl.settings.bounds import BatchSize, Rounds
 from protos.fedora.v1.phase_pb2 import Ascent, Update
 
 NAME = "ascent"
@@ -22,10 +23,10 @@ class GradientAscent(Unlearn):
     """GA's settings. The paper names no values; clipping is ours."""
 
     method: Literal["ga"] = "ga"
-    rounds: PositiveInt = 5  # K
+    rounds: Rounds = 5  # K
     lr: PositiveFloat = 0.03  # η, of a whole round: how many batches D_u makes does not matter then
     clip: PositiveFloat = 1.0  # largest norm of a party's gradient
-    batch_size: PositiveInt | None = None  # the training's
+    batch_size: BatchSize | None = None  # the training's
 
     def most_rounds(self, train: Train) -> int:
         """Return K."""

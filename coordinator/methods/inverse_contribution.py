@@ -7,7 +7,7 @@
 import math
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat
 
 from coordinator.methods import Method, MethodResult, UnlearningTask
 from coordinator.methods.influence import influence, shift
@@ -16,6 +16,7 @@ from coordinator.methods.training import update
 from coordinator.phases import FORGET, REMAINING, learn, look, share
 from coordinator.train import Train
 from fedora_vfl.sampling.seeds import derive
+from fedora_vfl.settings.bounds import BatchSize, Rounds
 from protos.fedora.v1.phase_pb2 import Correction, Update
 
 SUBTRACTION, CORRECTION = "subtraction", "correction"
@@ -25,13 +26,13 @@ class InverseContribution(Unlearn):
     """ICO's settings. Its source gives no more than the outline: the search for s and the projection are ours."""
 
     method: Literal["ico"] = "ico"
-    rounds: PositiveInt = 5  # K
+    rounds: Rounds = 5  # K
     part: Annotated[float, Field(gt=0, le=1)] = 0.5  # ν, of D_r in a round
     first: PositiveFloat = 0.01  # ‖s·g‖ to begin with, as a share of ‖Θ‖
     most: PositiveFloat = 0.1  # ‖s·g‖ in the end, at most
     lr: PositiveFloat | None = None  # of the correction; the training's
-    batch_size: PositiveInt | None = None  # the training's
-    micro_batch: PositiveInt = 1024  # rows of D_u in one message
+    batch_size: BatchSize | None = None  # the training's
+    micro_batch: BatchSize = 1024  # rows of D_u in one message
 
     def most_rounds(self, train: Train) -> int:
         """Return K."""

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PositiveInt, SerializeAsAny
+from pydantic import BeforeValidator, SerializeAsAny
 
 from coordinator.methods import Method, MethodResult, UnlearningTask
 from coordinator.train import Train
 from fedora_vfl.plugins import Registry
+from fedora_vfl.settings.bounds import Rounds
 from fedora_vfl.settings.files import Chosen, Settings
 from fedora_vfl.settings.model import ModelName
 
@@ -17,8 +18,9 @@ class Unlearn(Settings):
     """What every method can be told. A method adds its own settings in a class of its own."""
 
     method: str
-    rounds: PositiveInt | None = None  # K
+    rounds: Rounds | None = None  # K
     save: ModelName = "unlearned"
+    overwrite: bool = False  # whether `save` may replace another model of that name
 
     def most_rounds(self, train: Train) -> int:
         """Return the number of rounds that progress is measured against."""

@@ -10,6 +10,7 @@ from rich.table import Column
 
 from coordinator.methods.primal_dual import RECOVERY, REMAINING_PHASE, UNLEARNING
 from coordinator.methods.proof import NAME as CERTIFICATE
+from fedora_vfl.errors import in_one_line
 from protos.fedora.v1.control_pb2 import Event, PhaseFinished, PhaseStarted
 
 MEASURING = "measuring"
@@ -80,8 +81,8 @@ class Follower:
     def __enter__(self) -> Self:
         """Begin to show."""
         if self._console.is_terminal:
-            name = TextColumn(f"{{task.description:>{WIDTH}}}")
-            text = TextColumn("{task.fields[text]}", table_column=Column(no_wrap=True))
+            name = TextColumn(f"{{task.description:>{WIDTH}}}", markup=False)
+            text = TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True))
             self._bar = Progress(name, BarColumn(12), text, TimeElapsedColumn(), console=self._console)
             self._bar.start()
         return self
@@ -98,7 +99,7 @@ class Follower:
         """Show one event."""
         match event.WhichOneof("content"):
             case "note":
-                self._console.print(event.note, highlight=False)
+                self._console.print(in_one_line(event.note), highlight=False, markup=False)
             case "started":
                 self._start(event.started)
             case "progress" if self._stage:
@@ -110,7 +111,7 @@ class Follower:
                 self._finish(self._stage, event.finished)
 
     def _start(self, started: PhaseStarted) -> None:
-        name = STAGES.get(started.name, started.name)
+        name = STAGES.get(started.name, in_one_line(started.name))
         if self._stage is None or self._stage.name != name:
             self._close()
             if name in self._chapters:
@@ -144,7 +145,10 @@ class Follower:
 
     def _tell(self, stage: Stage) -> None:
         self._console.print(
-            f"{stage.name:>{WIDTH}}  {stage.text()}  {stage.seconds:.1f} s", highlight=False, soft_wrap=True
+            f"{stage.name:>{WIDTH}}  {stage.text()}  {stage.seconds:.1f} s",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
         )
         self._told = True
 

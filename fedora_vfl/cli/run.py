@@ -93,7 +93,7 @@ def run_job(
     from fedora_vfl.cluster.preparation import load_job
     from fedora_vfl.cluster.runs import claimed, run_locally
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)  # what members say is text
 
     async def work() -> None:
         job = load_job(path, plugins)

@@ -56,7 +56,7 @@ def submit(
     from fedora_vfl.wire.addresses import check_address
     from fedora_vfl.wire.tls import Credentials, check_secured
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)  # what members say is text
     folder = out or Path("runs") / f"{job.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
 
     async def work() -> None:

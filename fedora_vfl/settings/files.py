@@ -12,6 +12,16 @@ from pydantic_core import ErrorDetails
 
 from fedora_vfl.errors import SettingsError
 
+try:
+    from yaml import CSafeLoader as SafeLoader  # ten times as fast
+except ImportError:  # PyYAML was built without libyaml
+    from yaml import SafeLoader  # type: ignore[assignment]
+
+MOST_LETTERS = 64 * 1024 * 1024  # a million ids of sixty letters
+MOST_ENTRIES = 1_000_000  # names, values and groups, aliases written out
+DEEPEST = 50  # groups within groups; settings need a few
+MOST_SENTENCES = 20  # one for each field that is wrong
+
 
 class Settings(BaseModel):
     """A group of settings: frozen, and closed against misspelt names."""
@@ -48,10 +58,14 @@ def load(path: Path, kind: type[S]) -> S:
 
 def parse(text: str, kind: type[S], *, origin: str) -> S:
     """Check YAML text as `kind`; `origin` is the file name that errors speak of."""
+    if len(text) > MOST_LETTERS:
+        raise SettingsError(f"{origin}: has {len(text)} letters; allowed: up to {MOST_LETTERS}")
     try:
+        _check_extent(text)
         content = yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
-        place = f" at line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        last = max(1, len(text.splitlines()))  # libyaml finds that a file ends too early on the line behind it
+        place = f" at line {min(error.problem_mark.line + 1, last)}" if error.problem_mark else ""
         raise SettingsError(f"{origin}: is not valid YAML{place}: {error.problem}") from None
     except RecursionError:
         raise SettingsError(f"{origin}: is nested too deeply") from None
@@ -62,15 +76,48 @@ def parse(text: str, kind: type[S], *, origin: str) -> S:
     return check({} if content is None else content, kind, origin=origin)
 
 
-class _Loader(yaml.SafeLoader):
+def _check_extent(text: str) -> None:
+    """Refuse what is nested so deeply, or grows so large once aliases are written out, that reading it would hurt."""
+    open_groups: list[tuple[str | None, int]] = [(None, 0)]  # their anchors, and entries so far
+    sizes: dict[str, int] = {}  # by anchor
+    for event in yaml.parse(text, Loader=SafeLoader):
+        size = 1
+        if isinstance(event, yaml.CollectionStartEvent):
+            open_groups.append((event.anchor, 1))
+            size = 0  # counted when it ends
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, size = open_groups.pop()
+            if anchor:
+                sizes[anchor] = size
+        elif isinstance(event, yaml.AliasEvent):
+            if event.anchor not in sizes:
+                raise _at(event, f"the alias `{event.anchor}` stands for nothing that came before it")
+            size = sizes[event.anchor]
+        elif isinstance(event, yaml.ScalarEvent) and event.anchor:
+            sizes[event.anchor] = 1
+        anchor, so_far = open_groups[-1]
+        open_groups[-1] = anchor, so_far + size
+        if so_far + size > MOST_ENTRIES:
+            raise _at(event, f"more than {MOST_ENTRIES} entries")
+        if len(open_groups) > DEEPEST:
+            raise _at(event, f"groups in groups, more than {DEEPEST} deep")
+
+
+def _at(event: yaml.Event, problem: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)  # type: ignore[arg-type] # or libyaml's
+
+
+class _Loader(SafeLoader):
     """YAML's safe loader, which also refuses a name that is given twice instead of taking the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         """Return a mapping whose names differ."""
-        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for (key, _), name in zip(node.value, names, strict=False):
-            if names.count(name) > 1:
-                raise yaml.MarkedYAMLError(problem=f"`{name}` is given twice", problem_mark=key.start_mark)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(problem=f"`{key.value}` is given twice", problem_mark=key.start_mark)
+                seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 
@@ -81,7 +128,11 @@ def check(content: object, kind: type[S], *, origin: str) -> S:
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        raise SettingsError("\n".join(sentence(detail, kind, origin, content) for detail in error.errors())) from None
+        found = error.errors()
+        sentences = [sentence(detail, kind, origin, content) for detail in found[:MOST_SENTENCES]]
+        if len(found) > MOST_SENTENCES:
+            sentences.append(f"{origin}: {len(found) - MOST_SENTENCES} more settings are wrong")
+        raise SettingsError("\n".join(sentences)) from None
 
 
 def sentence(detail: ErrorDetails, kind: type[BaseModel], origin: str, content: object = None) -> str:

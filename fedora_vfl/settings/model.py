@@ -2,7 +2,9 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field
+
+from fedora_vfl.settings.bounds import Embedding, Layer
 
 MODEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"  # names of saved models: nothing that could lead to another folder
 ModelName = Annotated[str, Field(pattern=f"^{MODEL_NAME}$")]
@@ -14,8 +16,8 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     bottom: str = "mlp"
-    embedding: Annotated[int, Field(ge=1, le=65536)] = 64
-    top: Annotated[list[PositiveInt], Field(max_length=16)] = Field(default=[128])
+    embedding: Embedding = 64
+    top: Annotated[list[Layer], Field(max_length=16)] = Field(default=[128])
 
     @property
     def bottom_settings(self) -> dict[str, Any]:

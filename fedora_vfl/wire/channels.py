@@ -22,7 +22,11 @@ from protos.fedora.v1.failure_pb2 import Failure
 # So long a connection may take to come up before somebody looks whether certificates are the reason.
 SECURED_SECONDS = 3.0
 HANDSHAKE_MS = 10_000
-LARGEST_CONTROL_BYTES = 256 * 1024 * 1024  # a job that names ten million ids is smaller
+# A job that names half a million ids is smaller. A party may answer far less, and the engine refuses it unread.
+LARGEST_CONTROL_BYTES = 64 * 1024 * 1024
+# An offer of five million ids of twenty letters is smaller, and so are twice the values of the largest batch.
+LARGEST_EXCHANGE_BYTES = 128 * 1024 * 1024
+MOST_STREAMS = 64  # on one connection; a member needs a few
 
 log = logging.getLogger(__name__)
 
@@ -41,10 +45,11 @@ def options(silence: float, answer: float | None = None) -> list[tuple[str, int]
     """
     half = int(silence * 1000 / 2)
     return [
-        # A batch of embeddings, or a list of all sample ids, is one message. Where there are none, nobody can fill the
-        # other's memory.
+        # A batch of embeddings, or a list of all sample ids, is one message. What is larger is not read: nobody can
+        # fill another's memory. A sender says itself what it may not send; see Link.
         ("grpc.max_send_message_length", -1),
-        ("grpc.max_receive_message_length", -1 if answer else LARGEST_CONTROL_BYTES),
+        ("grpc.max_receive_message_length", LARGEST_EXCHANGE_BYTES if answer else LARGEST_CONTROL_BYTES),
+        ("grpc.max_concurrent_streams", MOST_STREAMS),
         # gRPC's own threads answer pings: a member that computes for minutes is alive, and one that was stopped, or cut
         # off without a goodbye, is known to be gone after `silence`: half of it until the ping, half for its answer.
         ("grpc.keepalive_time_ms", half),

@@ -8,8 +8,10 @@ import grpc
 from google.protobuf.message import Message
 
 from fedora_vfl.errors import PartyError
+from fedora_vfl.wire.channels import LARGEST_EXCHANGE_BYTES
 from fedora_vfl.wire.meter import Meter, Packed
-from fedora_vfl.wire.protocol import is_name
+from fedora_vfl.wire.protocol import MOST_REQUESTED_IDS, is_name
+from fedora_vfl.wire.tensors import read_varint
 from protos.fedora.v1.control_pb2 import FromCoordinator, FromParty
 from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.meter_pb2 import Kind
@@ -20,6 +22,9 @@ Received = TypeVar("Received")
 # Messages read ahead of the one who wants them. More than a sender ever has under way without an answer (see
 # party/passive.py), so that two ends that both write cannot wait for each other for ever.
 READ_AHEAD = 8
+# And no more than this many bytes of them, so that a peer cannot fill the memory: four of the largest batches.
+READ_AHEAD_BYTES = 256 * 1024 * 1024
+MOST_FIRST_BYTES = 16 * 1024  # of the message in which a caller says who it is
 # All that gRPC raises when a stream has ended in one way or another.
 BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 LAST_WRITE_SECONDS = 1.0
@@ -51,6 +56,8 @@ class Link(Generic[Sent, Received]):
         self.me, self.peer, self.meter = me, peer, meter
         self._stream, self._pack, self._unpack = stream, pack, unpack
         self._arrived: asyncio.Queue[bytes | PartyError] = asyncio.Queue(READ_AHEAD)
+        self._waiting_bytes, self._room = 0, asyncio.Event()
+        self._room.set()
         self._writing: asyncio.Task[None] | None = None
         self._reader = asyncio.create_task(self._read_ahead())
 
@@ -72,13 +79,16 @@ class Link(Generic[Sent, Received]):
         """
         await self._written(timeout)
         packed = self._pack(message)
+        if len(packed.data) > LARGEST_EXCHANGE_BYTES:  # it would not be read
+            reason = f"has {len(packed.data)} bytes to send in one message; allowed: up to {LARGEST_EXCHANGE_BYTES}"
+            raise PartyError(self.me, reason)
         self.meter.count(self.me, self.peer, packed)
         self._writing = asyncio.create_task(self._write(packed.data))
         self._writing.add_done_callback(_note_exception)
         await asyncio.sleep(0)  # lets the write begin before whatever the caller computes next
 
-    async def receive(self, *, timeout: float | None = None) -> Received:
-        """Return the next message; it must come within `timeout` seconds."""
+    async def receive(self, *, timeout: float | None = None, most: int | None = None) -> Received:
+        """Return the next message; it must come within `timeout` seconds, and one over `most` bytes is not read."""
         try:
             async with asyncio.timeout(timeout):
                 arrived = await self._arrived.get()
@@ -87,6 +97,11 @@ class Link(Generic[Sent, Received]):
         if isinstance(arrived, PartyError):
             self._arrived.put_nowait(arrived)  # whoever asks next is told the same
             raise arrived
+        self._waiting_bytes -= len(arrived)
+        if self._waiting_bytes < READ_AHEAD_BYTES:
+            self._room.set()
+        if most is not None and len(arrived) > most:
+            raise PartyError(self.peer, f"sent {len(arrived)} bytes where at most {most} were due", Failure.PROTOCOL)
         try:
             message, packed = self._unpack(arrived)
         except ValueError as error:
@@ -119,10 +134,14 @@ class Link(Generic[Sent, Received]):
 
     async def _read_ahead(self) -> None:
         while True:
+            await self._room.wait()
             data = await self._read()
             await self._arrived.put(data)
             if not isinstance(data, bytes):
                 return
+            self._waiting_bytes += len(data)
+            if self._waiting_bytes >= READ_AHEAD_BYTES:
+                self._room.clear()
 
     async def _read(self) -> bytes | PartyError:
         try:
@@ -135,7 +154,7 @@ class Link(Generic[Sent, Received]):
         return PartyError(self.peer, reason, Failure.SILENT)
 
     def _lost(self) -> PartyError:
-        why = "the process ended or was stopped, or the network is cut"
+        why = "the process ended or was stopped, the network is cut, or a message was larger than any may be"
         return PartyError(self.peer, f"is gone: its connection to {self.me} broke ({why})", Failure.LOST)
 
 
@@ -153,6 +172,8 @@ async def read_first(
         async with asyncio.timeout(timeout):
             data = await stream.read()
         if isinstance(data, bytes):
+            if len(data) > MOST_FIRST_BYTES:
+                raise PartyError("a caller", f"sent {len(data)} bytes before it said who it is")
             return unpack(data)
         raise PartyError("a caller", "hung up without a word", Failure.LOST)
     except TimeoutError:
@@ -201,6 +222,7 @@ def unpack_control(kind: type[M]) -> Callable[[bytes], tuple[M, Packed]]:
     """Return the reader for messages of one class."""
 
     def unpack(data: bytes) -> tuple[M, Packed]:
+        _check_large(data)
         try:
             message = kind.FromString(data)
         except Exception as error:  # protobuf's DecodeError is not in its type stubs
@@ -208,6 +230,25 @@ def unpack_control(kind: type[M]) -> Callable[[bytes], tuple[M, Packed]]:
         return message, _labelled(message, data)
 
     return unpack
+
+
+# A message beyond this size can only be one list: of ids in a request, of lines in a party's books.
+LARGE_BYTES = 1024 * 1024
+_LISTS = {FromCoordinator.REQUEST_FIELD_NUMBER, FromParty.READINGS_FIELD_NUMBER}
+
+
+def _check_large(data: bytes) -> None:
+    """Refuse a large message, before it is read, that would take far more memory and time than bytes."""
+    if len(data) <= LARGE_BYTES:
+        return
+    tag, at = read_varint(data, 0)
+    length, at = read_varint(data, at)
+    if tag >> 3 not in _LISTS or at + length != len(data):
+        raise ValueError(f"has {len(data)} bytes, and is no list")
+    # An entry of two bytes may take a hundred in memory. It begins with a line feed, which an id of ten letters has
+    # as its length, too.
+    if data.count(b"\n") > 2 * MOST_REQUESTED_IDS:
+        raise ValueError(f"lists more than {MOST_REQUESTED_IDS} ids")
 
 
 def _labelled(message: Message, data: bytes) -> Packed:

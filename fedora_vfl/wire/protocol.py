@@ -13,6 +13,9 @@ VERSION = version("fedora-vfl")
 
 COORDINATOR = "coordinator"
 
+# Every id that a request names goes through memory of the coordinator and of the active party.
+MOST_REQUESTED_IDS = 500_000
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 

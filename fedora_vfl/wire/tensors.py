@@ -20,6 +20,12 @@ FIELDS: dict[Kind, int] = {
 KINDS: dict[int, Kind] = {field: kind for kind, field in FIELDS.items()}
 _OTHER_CONTENTS = {one.number for one in Parcel.DESCRIPTOR.oneofs_by_name["content"].fields} - set(KINDS)
 
+# Fields that a parcel, or the tensor in it, is looked through for. Honest ones have up to five; a message of many tiny
+# ones would keep the reader busy for long.
+MOST_FIELDS = 32
+# Entries of a list of ids. Each takes far more memory than the two bytes that it may take on the wire.
+MOST_IDS = 5_000_000
+
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
@@ -53,6 +59,9 @@ def unpack(data: bytes) -> tuple[Parcel | TensorParcel, Packed]:
         found = _unpack_tensor(data)
         if found is not None:
             return found, Packed(data, found.kind, len(found.data))
+        # Every entry of a list of ids begins with this byte. Ids of ten letters have it as their length, too.
+        if len(data) > MOST_IDS and data.count(b"\n") > 2 * MOST_IDS:
+            raise MalformedError(f"holds more than {MOST_IDS} ids")
         parcel = Parcel.FromString(data)
     except MalformedError:
         raise
@@ -86,18 +95,21 @@ def _unpack_tensor(data: bytes) -> TensorParcel | None:
     """Walk the top-level fields; None where the parcel holds no tensor."""
     phase = step = 0
     kind, tensor, others = None, None, 0
-    at, end = 0, len(data)
+    at, end, fields = 0, len(data), 0
     while at < end:
-        tag, at = _read_varint(data, at)
+        fields += 1
+        if fields > MOST_FIELDS:
+            raise MalformedError(f"has more than {MOST_FIELDS} fields")
+        tag, at = read_varint(data, at)
         field, wire_type = tag >> 3, tag & 7
         if wire_type == _VARINT:
-            value, at = _read_varint(data, at)
+            value, at = read_varint(data, at)
             if field == Parcel.PHASE_FIELD_NUMBER:
                 phase = value
             elif field == Parcel.STEP_FIELD_NUMBER:
                 step = value
         elif field in KINDS and wire_type == _BYTES:
-            length, at = _read_varint(data, at)
+            length, at = read_varint(data, at)
             if tensor is not None:
                 raise MalformedError("holds two tensors")
             kind, tensor = KINDS[field], _read_tensor(data, at, at + length)
@@ -116,23 +128,26 @@ def _unpack_tensor(data: bytes) -> TensorParcel | None:
 
 def _read_tensor(data: bytes, at: int, end: int) -> tuple[type[TensorEncoding], int, int, memoryview]:
     """Read the nested Tensor message between two offsets: encoding, rows, width, data."""
-    number, shape, offset, size = 0, list[int](), at, 0
+    number, shape, offset, size, fields = 0, list[int](), at, 0, 0
     while at < end:
-        tag, at = _read_varint(data, at)
+        fields += 1
+        if fields > MOST_FIELDS:
+            raise MalformedError(f"holds a tensor of more than {MOST_FIELDS} fields")
+        tag, at = read_varint(data, at)
         field, wire_type = tag >> 3, tag & 7
         if field == Tensor.ENCODING_FIELD_NUMBER and wire_type == _VARINT:
-            number, at = _read_varint(data, at)
+            number, at = read_varint(data, at)
         elif field == Tensor.SHAPE_FIELD_NUMBER and wire_type == _VARINT:
-            length, at = _read_varint(data, at)
+            length, at = read_varint(data, at)
             shape.append(length)
         elif field == Tensor.SHAPE_FIELD_NUMBER and wire_type == _BYTES:
-            length, at = _read_varint(data, at)
+            length, at = read_varint(data, at)
             packed_end = at + length
-            while at < packed_end:
-                length, at = _read_varint(data, at)
+            while at < packed_end and len(shape) <= MOST_FIELDS:
+                length, at = read_varint(data, at)
                 shape.append(length)
         elif field == Tensor.DATA_FIELD_NUMBER and wire_type == _BYTES:
-            size, offset = _read_varint(data, at)
+            size, offset = read_varint(data, at)
             at = offset + size
         else:
             at = _skip(data, at, wire_type)
@@ -153,9 +168,9 @@ def _read_tensor(data: bytes, at: int, end: int) -> tuple[type[TensorEncoding], 
 def _skip(data: bytes, at: int, wire_type: int) -> int:
     """Step over a field that is not ours."""
     if wire_type == _VARINT:
-        return _read_varint(data, at)[1]
+        return read_varint(data, at)[1]
     if wire_type == _BYTES:
-        length, at = _read_varint(data, at)
+        length, at = read_varint(data, at)
         return at + length
     if wire_type in (_FIXED64, _FIXED32):
         return at + (8 if wire_type == _FIXED64 else 4)
@@ -175,7 +190,8 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at an offset, and where it ends."""
     value = shift = 0
     while True:
         byte = data[at]

@@ -2,18 +2,20 @@
 
 from typing import Annotated
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 from torch import nn
 
 from fedora_vfl.errors import SettingsError
 from party.models.registry import BOTTOMS, Bottom
+
+Channels = Annotated[int, Field(ge=1, le=2048)]  # eight such layers have about MOST_PARAMETERS
 
 
 @BOTTOMS.register("cnn")
 class Cnn(Bottom):
     """Blocks of a 3×3 convolution, ReLU and, while the image is large enough, 2×2 pooling; then one linear layer."""
 
-    channels: Annotated[tuple[PositiveInt, ...], Field(min_length=1, max_length=8)] = (16, 32)
+    channels: Annotated[tuple[Channels, ...], Field(min_length=1, max_length=8)] = (16, 32)
 
     def build(self, shape: tuple[int, ...], embedding: int) -> nn.Module:
         """Return the network for images of C×H×W."""

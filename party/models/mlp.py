@@ -3,12 +3,14 @@
 from itertools import pairwise
 from typing import Annotated
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 from torch import nn
 
+from fedora_vfl.errors import SettingsError
+from fedora_vfl.settings.bounds import MOST_PARAMETERS, Layer
 from party.models.registry import BOTTOMS, Bottom
 
-Layers = Annotated[tuple[PositiveInt, ...], Field(max_length=16)]
+Layers = Annotated[tuple[Layer, ...], Field(max_length=16)]
 
 
 @BOTTOMS.register("mlp")
@@ -27,6 +29,10 @@ class Mlp(Bottom):
 
 def perceptron(widths: list[int]) -> list[nn.Module]:
     """Return linear layers of the given widths with ReLU between them."""
+    count = sum(inputs * outputs for inputs, outputs in pairwise(widths))
+    if count > MOST_PARAMETERS:
+        said = f"layers from {widths[0]} inputs to {widths[-1]} outputs would have {count} parameters"
+        raise SettingsError(f"model: {said}; allowed: up to {MOST_PARAMETERS}: make `hidden` or `top` smaller")
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]

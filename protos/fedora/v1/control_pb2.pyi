@@ -88,7 +88,7 @@ class Welcome(_message.Message):
     def __init__(self, version: _Optional[str] = ...) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("job", "seed", "passive", "model", "encoding", "load", "alignment", "allow_remembering")
+    __slots__ = ("job", "seed", "passive", "model", "encoding", "load", "alignment", "allow_remembering", "saves")
     JOB_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     PASSIVE_FIELD_NUMBER: _ClassVar[int]
@@ -97,6 +97,7 @@ class Setup(_message.Message):
     LOAD_FIELD_NUMBER: _ClassVar[int]
     ALIGNMENT_FIELD_NUMBER: _ClassVar[int]
     ALLOW_REMEMBERING_FIELD_NUMBER: _ClassVar[int]
+    SAVES_FIELD_NUMBER: _ClassVar[int]
     job: str
     seed: int
     passive: _containers.RepeatedScalarFieldContainer[str]
@@ -105,7 +106,8 @@ class Setup(_message.Message):
     load: str
     alignment: str
     allow_remembering: bool
-    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., encoding: _Optional[str] = ..., load: _Optional[str] = ..., alignment: _Optional[str] = ..., allow_remembering: _Optional[bool] = ...) -> None: ...
+    saves: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., encoding: _Optional[str] = ..., load: _Optional[str] = ..., alignment: _Optional[str] = ..., allow_remembering: _Optional[bool] = ..., saves: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Ready(_message.Message):
     __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training", "forgotten_rows")
@@ -245,14 +247,16 @@ class Statement(_message.Message):
     def __init__(self, statement: _Optional[str] = ..., public_key: _Optional[str] = ..., signature: _Optional[str] = ...) -> None: ...
 
 class Save(_message.Message):
-    __slots__ = ("name", "identity", "training")
+    __slots__ = ("name", "identity", "training", "overwrite")
     NAME_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     TRAINING_FIELD_NUMBER: _ClassVar[int]
+    OVERWRITE_FIELD_NUMBER: _ClassVar[int]
     name: str
     identity: str
     training: str
-    def __init__(self, name: _Optional[str] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ...) -> None: ...
+    overwrite: bool
+    def __init__(self, name: _Optional[str] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ..., overwrite: _Optional[bool] = ...) -> None: ...
 
 class Saved(_message.Message):
     __slots__ = ("name", "sha256")

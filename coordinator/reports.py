@@ -1,0 +1,158 @@
+"""What parties say of themselves, held against what can be true: a violation is one sentence that names the party."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+
+from fedora_vfl.errors import PartyError
+from fedora_vfl.sampling.rows import rows_drawn
+from fedora_vfl.wire.protocol import COORDINATOR
+from protos.fedora.v1.control_pb2 import Privacy, Ready, Saved
+from protos.fedora.v1.meter_pb2 import Kind, Reading
+from protos.fedora.v1.phase_pb2 import Phase, Progress, Report
+
+SLACK_SECONDS = 1.0  # clocks of two machines do not run alike
+LARGEST = 1e150  # of a square: sums of a few such are finite
+MOST_FIGURES = 32
+SECTIONS = {"join", "setup", "between", "closing"}  # what the books call the time outside phases
+
+# What update rules report, by rule; others report nothing.
+_DUAL = {"dual_norm", "dual_largest", "dual_positive_share"}
+_NORMS = {"gradient_squared", "parameters_squared"}
+FIGURES: dict[str, set[str]] = {
+    "dual_ascent": _DUAL | _NORMS,
+    "influence": _NORMS,
+    "residual": {"residual_squared", "moved_squared"},
+}
+_FIGURE_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_NOT_RATES = ("_loss", "_entropy")  # how the names of figures end that are no share of rows
+
+
+def steps_of(phase: Phase, rows: int) -> int:
+    """Return the number of batches that so many rows make."""
+    return -(-rows // phase.plan.batch_size)
+
+
+def check_reports(phase: Phase, reports: Mapping[str, Report], *, set_rows: int, active: str, seconds: float) -> None:
+    """Refuse reports that cannot be true.
+
+    Args:
+        phase: What the parties ran.
+        reports: By party.
+        set_rows: The size of the sample set that the phase ran over.
+        active: The active party's name.
+        seconds: How long the phase took from here.
+    """
+    rows = rows_drawn(phase.over.share, set_rows)
+    known = FIGURES.get(phase.update.WhichOneof("rule") or "", set())
+    for name, report in reports.items():
+        where = f"of {phase.name} round {phase.round}"
+        due = {"phase": phase.number, "rows": rows, "steps": steps_of(phase, rows)}
+        for field, value in due.items():
+            if getattr(report, field) != value:
+                raise PartyError(name, f"reports {getattr(report, field)} as {field} {where}; the plan says {value}")
+        _check_square(name, f"change_squared {where}", report.change_squared)
+        for field in ("compute_seconds", "wait_seconds"):
+            _check_number(name, f"{field} {where}", getattr(report, field), least=0)
+        if report.compute_seconds + report.wait_seconds > 1.01 * seconds + SLACK_SECONDS:
+            raise PartyError(name, f"reports that its part {where} took longer than the {seconds:.1f} s that all took")
+        if name != active and (report.loss_sum or report.correct):
+            raise PartyError(name, f"reports a loss {where}, which only the active party can know")
+        _check_number(name, f"loss_sum {where}", report.loss_sum)
+        if report.correct > rows:
+            raise PartyError(name, f"reports {report.correct} right predictions of {rows} rows {where}")
+        for figure, number in report.figures.items():
+            if figure not in known:
+                raise PartyError(name, f"reports a figure {where} that the phase's update rule does not have")
+            _check_square(name, f"{figure} {where}", number)
+            if figure.endswith("_share") and number > 1:
+                raise PartyError(name, f"reports {number} as {figure} {where}; it should be at most 1")
+
+
+class PhaseProgress:
+    """The steps that the active party has told of in one phase: each word must be of more steps than the last."""
+
+    def __init__(self, phase: Phase, *, set_rows: int, active: str) -> None:
+        self._phase, self._active, self._steps = phase, active, 0
+        self._of_steps = steps_of(phase, rows_drawn(phase.over.share, set_rows))
+
+    def check(self, party: str, told: Progress) -> None:
+        """Refuse what is no progress."""
+        if party != self._active:
+            raise PartyError(party, "told of progress, which only the active party does")
+        if told.phase != self._phase.number or told.of_steps != self._of_steps:
+            raise PartyError(party, f"told of progress in another phase than {self._phase.name}, or of other steps")
+        if not self._steps < told.steps <= self._of_steps:
+            raise PartyError(
+                party, f"told of step {told.steps} after step {self._steps} of {self._of_steps}, which is no progress"
+            )
+        _check_number(party, "loss", told.loss)
+        self._steps = told.steps
+
+
+def check_ready(ready: Mapping[str, Ready], *, active: str) -> None:
+    """Refuse parties that cannot have what they say, or that do not agree on the rows they have in common."""
+    common = ready[active]
+    for name, one in ready.items():
+        for field in ("train", "validation", "test", "probe"):
+            if getattr(one, field) != getattr(common, field):
+                there = getattr(common, field)
+                raise PartyError(name, f"has {getattr(one, field)} {field} rows in common where {active} has {there}")
+        shared = one.train + one.validation + one.test + one.probe
+        if not one.train or not one.test or shared > one.own_rows or one.own_rows > 2**40 or one.parameters > 2**40:
+            raise PartyError(name, "is ready with numbers of rows or parameters that cannot be")
+        if one.identity:
+            check_digest(name, one.identity, what="the name of a training")
+    if not 1 <= common.classes <= common.own_rows:
+        raise PartyError(active, f"is ready with {common.classes} classes in {common.own_rows} rows")
+
+
+def check_saved(party: str, saved: Saved, *, name: str) -> None:
+    """Refuse an answer about another model than the one to save."""
+    if saved.name != name:
+        raise PartyError(party, f"saved another model than {name!r}")
+    check_digest(party, saved.sha256, what="a model's digest")
+
+
+def check_digest(party: str, digest: str, *, what: str) -> None:
+    """Refuse what is no SHA-256."""
+    if not _DIGEST.fullmatch(digest):
+        raise PartyError(party, f"sent {what} that is no SHA-256")
+
+
+def check_figures(party: str, figures: Mapping[str, float]) -> None:
+    """Refuse figures of a model that cannot be: rates lie from 0 to 1, losses are finite."""
+    if len(figures) > MOST_FIGURES:
+        raise PartyError(party, f"sent {len(figures)} figures of one model; there are {MOST_FIGURES} at most")
+    for figure, number in figures.items():
+        if not _FIGURE_NAME.fullmatch(figure):
+            raise PartyError(party, "sent a figure whose name is none")
+        if figure.endswith(_NOT_RATES):
+            _check_number(party, figure, number, least=0)
+        else:
+            _check_number(party, figure, number, least=0, most=1)
+
+
+def check_privacy(party: str, told: Privacy) -> None:
+    """Refuse what cannot be an (ε, δ); an ε may be infinite."""
+    _check_number(party, "delta", told.delta, least=0, most=1)
+    if not told.epsilon >= 0 or not told.epsilon_whole >= 0:
+        raise PartyError(party, "reports an ε of its noise that is negative or no number")
+
+
+def check_readings(party: str, readings: Iterable[Reading], *, members: Iterable[str], phases: Iterable[str]) -> None:
+    """Refuse books with lines about members, phases or kinds of message that there are not."""
+    known, named = {COORDINATOR, *members}, SECTIONS | set(phases)
+    for one in readings:
+        if not {one.sender, one.receiver} <= known or one.phase not in named or one.kind not in Kind.values():
+            raise PartyError(party, "keeps books on members, phases or kinds of message that this job does not have")
+
+
+def _check_square(party: str, what: str, number: float) -> None:
+    _check_number(party, what, number, least=0, most=LARGEST)
+
+
+def _check_number(party: str, what: str, number: float, *, least: float = -LARGEST, most: float = LARGEST) -> None:
+    if not math.isfinite(number) or not least <= number <= most:
+        raise PartyError(party, f"reports {number:g} as {what}; it should be from {least:g} to {most:g}")
