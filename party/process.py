@@ -253,6 +253,8 @@ class PartyProcess:
             digest = state.save_model(path, message.save.identity, message.save.training)
         except OSError as error:
             raise PartyError(self._context.settings.name, f"cannot write {path}: {error.strerror}") from None
+        if state.account:
+            state.account.save(message.save.name, digest)
         log.info("the model is kept as %s", path)
         return FromParty(saved=Saved(name=message.save.name, sha256=digest))
 

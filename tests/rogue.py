@@ -181,7 +181,7 @@ def ask_one_party_to_forget_others() -> None:
     """As active party, name as many rows to the first passive party, but not the ones that were asked for."""
     find = Active.find_rows
 
-    async def wrong(self: Active, request: Request) -> Tensor:
+    async def wrong(self: Active, request: Request) -> tuple[Tensor, bytes]:
         first = self.exchanges[0].link
         honest = first.send
 
@@ -189,7 +189,7 @@ def ask_one_party_to_forget_others() -> None:
             if isinstance(parcel, Parcel) and parcel.WhichOneof("content") == "forget":
                 asked = set(parcel.forget.rows)
                 others = [row for row in range(len(self.state.order.train)) if row not in asked]
-                parcel = Parcel(forget=Forget(rows=others[: len(asked)]))
+                parcel = Parcel(forget=Forget(rows=others[: len(asked)], secret=parcel.forget.secret))
             await honest(parcel, timeout=timeout)
 
         vars(first)["send"] = send_others
