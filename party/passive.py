@@ -85,8 +85,8 @@ class Passive(Role):
         parcel = await expect(exchange.link, "forget", timeout=self.context.federation.deadlines.setup)
         rows = check_rows(list(parcel.forget.rows), len(self.state.order.train), sender=exchange.link.peer)
         if len(parcel.forget.secret) != SECRET_BYTES:
-            reason = f"named rows to {self.context.settings.name} without the {SECRET_BYTES} bytes to commit to them under"
-            raise PartyError(exchange.link.peer, reason)
+            name = self.context.settings.name
+            raise PartyError(exchange.link.peer, f"named rows to {name} without a secret of {SECRET_BYTES} bytes")
         return rows, parcel.forget.secret
 
     async def close(self) -> None:

@@ -289,7 +289,6 @@ def test_a_certificate_holds_as_it_was_made(forgetting: Forgetting) -> None:
     assert not broken((forgetting.folder / "certificate.json").read_bytes(), evidence)
 
 
-@hole("each party commits under a key of its own, so commitments cannot be compared")
 def test_parties_that_forget_different_rows_get_no_certificate(tmp_path: Path) -> None:
     async def scenario(cluster: LocalCluster, submit: Submit) -> FedoraError | None:
         try:
@@ -310,7 +309,6 @@ def test_parties_that_forget_different_rows_get_no_certificate(tmp_path: Path) -
     assert broken((run.folder / "certificate.json").read_bytes(), evidence)
 
 
-@hole("parties do not sign method, settings, request and time")
 @pytest.mark.parametrize(
     ("section", "changes"),
     [
@@ -334,13 +332,11 @@ def test_a_coordinator_cannot_change_what_was_done(
     assert broken(seal(content, forgetting.key(COORDINATOR)), evidence)
 
 
-@hole("keys that nobody vouches for are a remark, and the exit code is 0")
 def test_a_certificate_that_strangers_have_signed_anew_does_not_pass(forgetting: Forgetting, tmp_path: Path) -> None:
     forge(forgetting, tmp_path)
     assert verify(tmp_path / "certificate.json") != 0
 
 
-@hole("a folder's own federation file vouches for the keys of its certificate")
 def test_a_forged_folder_with_a_federation_file_of_its_own_does_not_pass(
     forgetting: Forgetting, tmp_path: Path
 ) -> None:

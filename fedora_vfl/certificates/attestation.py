@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    model_validator,
+)
 
 from fedora_vfl.errors import CertificateError
 
@@ -28,7 +37,7 @@ Figures = dict[str, float | None]
 SECRET_BYTES = 32  # of a request, shared by its parties
 
 # Documents of earlier forms, and the last release that reads them.
-EARLIER = {name: "0.4.0" for name in ("fedora-certificate-1", "fedora-statement-1", "fedora-request-1")}
+EARLIER = dict.fromkeys(("fedora-certificate-1", "fedora-statement-1", "fedora-request-1"), "0.5.0")
 
 
 class Record(BaseModel):
@@ -145,8 +154,8 @@ class Opening(Record):
 def commit_to(ids: Sequence[str], secret: bytes, *, job: str) -> str:
     """Return a commitment to some ids in any order: it tells nothing without the secret, and fits no other ids.
 
-    HMAC-SHA256 over the job and the sorted ids, each behind its length in eight bytes, so that no two lists run together
-    alike, and one secret used for two jobs does not show that they forget the same ids.
+    HMAC-SHA256 over the job and the sorted ids, each behind its length in eight bytes, so that no two lists run
+    together alike. The job is there so that a secret used twice does not show that two jobs forget the same ids.
     """
     texts = [job.encode(), *sorted(one.encode() for one in ids)]
     content = b"".join(len(text).to_bytes(8, "big") + text for text in texts)

@@ -26,7 +26,10 @@ def consistency(made: Certificate) -> list[tuple[str, list[str]]]:
         *checks,
         ("every party signed this request, method, settings, time and phases", _joint(made)),
         ("the certificate repeats the parties' digests and rows as they signed them", _repeated(made)),
-        ("all parties committed to the same rows, dropped and keep equally many, and ran the same phases", _alike(made)),
+        (
+            "all parties committed to the same rows, dropped and keep equally many, and ran the same phases",
+            _alike(made),
+        ),
         ("the certificate's time is one at which every party was at work", _times(made)),
         ("the dual variables are of one form, and the scalar one is the same at all parties", _duals(made)),
         ("L_u, γ and the metrics are those that the active party signed", _measured(made)),

@@ -24,7 +24,7 @@ def request_secret(keys: Path, *, job: str) -> bytes:
 
 
 def commit(keys: Path, *, job: str, party: str, ids: Iterable[str], secret: bytes) -> str:
-    """Commit to the ids of a request; secret and ids are kept in the party's own folder, where they open the commitment.
+    """Commit to the ids of a request; secret and ids, which open the commitment, are kept in the party's own folder.
 
     The same request of the same job gets the same commitment again, so that a party may come back and go on.
     """
