@@ -14,6 +14,7 @@ from coordinator.history import PhaseRecord, record
 from coordinator.ledger import Ledger
 from coordinator.methods import Method, PhaseOutcome, R, Rollback
 from coordinator.metrics import CoordinatorMetrics
+from coordinator.one_request import check_one_set
 from coordinator.reports import (
     PhaseProgress,
     check_digest,
@@ -127,7 +128,9 @@ class Engine:
         messages[self._active] = FromCoordinator(request=request)
         timeout = self._federation.deadlines.setup + GRACE_SECONDS
         answers = await self._ask(messages, "accepted", timeout=timeout)
-        accepted = _agreed({name: answer.accepted for name, answer in answers.items()})
+        told = {name: answer.accepted for name, answer in answers.items()}
+        check_one_set(told, active=self._active)
+        accepted = _agreed(told)
         self._check_parts(accepted)
         self.rows |= {Samples.FORGET: accepted.rows, Samples.REMAINING: accepted.remaining}
         return accepted
@@ -156,10 +159,12 @@ class Engine:
         check_figures(self._active, figures)
         return figures
 
-    async def attest(self, *, before: str, after: str) -> dict[str, Statement]:
-        """Have every party sign what it can say of an unlearning."""
-        message = FromCoordinator(attest=Attest(before=before, after=after))
-        answers = await self._ask(message, "statement", timeout=self._timeout)
+    async def attest(self, *, joint: str, asked: str) -> dict[str, Statement]:
+        """Have every party sign the joint statement, and what it can say of its own part in an unlearning."""
+        # Only the active party is told what the rows have in common; the others sign a digest of it.
+        messages = {one.name: FromCoordinator(attest=Attest(joint=joint)) for one in self._connections}
+        messages[self._active].attest.asked = asked
+        answers = await self._ask(messages, "statement", timeout=self._timeout)
         return {name: answer.statement for name, answer in answers.items()}
 
     async def perform(self, method: Method[R], *, rounds: int = 1) -> R:

@@ -2,8 +2,10 @@
 
 import json
 import re
+import secrets
 import time
 import uuid
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
@@ -19,13 +21,16 @@ from coordinator.methods.training import training
 from coordinator.phases import VALIDATION
 from coordinator.result import ModelRecord, forgotten_rows, result
 from coordinator.train import Train
+from fedora_vfl.certificates.joint import Asked, JointRequest, JointStatement, Method, ModelNames, Parties, digest
 from fedora_vfl.certificates.making import certificate
+from fedora_vfl.certificates.statement import now
 from fedora_vfl.errors import FedoraError, SettingsError
 from fedora_vfl.sampling.seeds import derive
 from fedora_vfl.settings.federation import Federation
 from fedora_vfl.settings.files import parse
 from fedora_vfl.settings.model import MODEL_NAME
-from fedora_vfl.signing import SigningKey
+from fedora_vfl.signing import SigningKey, canonical
+from fedora_vfl.wire.protocol import VERSION
 from protos.fedora.v1.control_pb2 import Classes, Ids, Ready, Request, Result, Setup, Statement
 from protos.fedora.v1.phase_pb2 import Samples
 
@@ -40,7 +45,17 @@ class Forgotten:
 
     ending: MethodResult
     moved: float | None = None  # ‖Θ − Θ_init‖²
-    statements: dict[str, Statement] = field(default_factory=dict)
+    phases: dict[str, int] = field(default_factory=dict)  # by name, since the rows were dropped
+    proven: "Proven | None" = None
+
+
+@dataclass(frozen=True)
+class Proven:
+    """What the parties have signed."""
+
+    joint: JointStatement
+    asked: Asked
+    statements: dict[str, Statement]
 
 
 class JobRunner:
@@ -51,6 +66,7 @@ class JobRunner:
         self._number = uuid.uuid4().hex
         self._models: dict[str, ModelRecord] = {}
         self._dropping = False  # whether parties may have dropped the rows
+        self._commitment = ""  # of all parties to the rows to forget
         self._training = job.train  # how the original model came about, also where it was loaded
 
     async def run(self) -> Result:
@@ -60,7 +76,7 @@ class JobRunner:
         classes = ready[self._federation.active.name].classes
         task = await self._request(self._job.forget, classes) if self._job.forget else None
         await self._train()
-        forgotten = await self._forget_for_good(task) if task else None
+        forgotten = await self._forget_for_good(self._job.forget, task) if self._job.forget and task else None
         ledger = await self._engine.collect()
         seconds = time.perf_counter() - began
         figures = result(
@@ -74,7 +90,7 @@ class JobRunner:
             moved=forgotten.moved if forgotten else None,
             seconds=seconds,
         )
-        proven = self._certify(forgotten, ledger, seconds) if forgotten and forgotten.statements else ""
+        proven = self._certify(forgotten.proven, ledger, seconds) if forgotten and forgotten.proven else ""
         told = json.dumps(figures, indent=2, allow_nan=False)
         return Result(result_json=told, ledger_csv=ledger.to_csv(), certificate_json=proven)
 
@@ -108,6 +124,7 @@ class JobRunner:
         """Find the rows to forget, before any training: what is wrong with a request is said at once."""
         job = self._job
         accepted = await self._engine.request(_message(forget, seed=job.seed))
+        self._commitment = accepted.commitment
         rows = f"{accepted.rows} rows will be forgotten" if accepted.rows > 1 else "1 row will be forgotten"
         await self._say(f"{rows}, {accepted.remaining} remain")
         task = UnlearningTask(
@@ -158,10 +175,10 @@ class JobRunner:
             phases, await engine.assess(name, fit_attack=name == ORIGINAL), digests, rounds
         )
 
-    async def _forget_for_good(self, task: UnlearningTask) -> Forgotten:
+    async def _forget_for_good(self, forget: Forget, task: UnlearningTask) -> Forgotten:
         """Forget; if that fails, say that the rows are dropped all the same."""
         try:
-            return await self._forget(task)
+            return await self._forget(forget, task)
         except FedoraError:
             if UNLEARNED not in self._models and self._dropping:
                 await self._say(
@@ -170,8 +187,8 @@ class JobRunner:
                 )
             raise
 
-    async def _forget(self, task: UnlearningTask) -> Forgotten:
-        """Drop the rows, forget, prove it, and compare with what was asked for."""
+    async def _forget(self, forget: Forget, task: UnlearningTask) -> Forgotten:
+        """Drop the rows, forget, measure what is to be proven, compare with what was asked for, and have all signed."""
         job, engine = self._job, self._engine
         original = self._models[ORIGINAL].figures
         task = replace(
@@ -181,17 +198,50 @@ class JobRunner:
         )
         self._dropping = True
         await engine.drop()
+        dropped = len(engine.history)
         forgotten = Forgotten(await self._unlearn(UNLEARNED, task, job.unlearn, saved_as=job.unlearn.save))
         if job.certificate:
-            proven = await engine.perform(proof(task, job.unlearn, pushed=forgotten.ending.pushed))
-            statements = await engine.attest(before=job.train.save, after=job.unlearn.save)
-            forgotten = replace(forgotten, moved=proven.moved_squared, statements=statements)
+            measured = await engine.perform(proof(task, job.unlearn, pushed=forgotten.ending.pushed))
+            phases = dict(Counter(one.phase for one in engine.history[dropped:]))
+            forgotten = replace(forgotten, moved=measured.moved_squared, phases=phases)
         names = job.compared()
         for settings in job.compare:
             if not METHODS.get(settings.method).fresh:
                 await engine.restart(load=job.train.save)
             await self._unlearn(settings.method, task, settings, saved_as=names[settings.method])
-        return forgotten
+        return replace(forgotten, proven=await self._prove(forget, task, forgotten)) if job.certificate else forgotten
+
+    async def _prove(self, forget: Forget, task: UnlearningTask, forgotten: Forgotten) -> Proven:
+        """Have every party sign what was done, once all figures are known."""
+        asked = _asked(forget)
+        joint = self._joint(asked, task, forgotten)
+        texts = (canonical(one.model_dump()).decode() for one in (joint, asked))
+        statements = await self._engine.attest(joint=next(texts), asked=next(texts))
+        return Proven(joint, asked, statements)
+
+    def _joint(self, asked: Asked, task: UnlearningTask, forgotten: Forgotten) -> JointStatement:
+        """Say what was done, for every party to sign."""
+        unlearn, ending, federation = self._job.unlearn, forgotten.ending, self._federation
+        settings = unlearn if isinstance(unlearn, Fedora) else None
+        goal = settings.goal if settings else None
+        return JointStatement(
+            job=self._number,
+            time=now(),
+            software=f"fedora {VERSION}",
+            parties=Parties(active=federation.active.name, passive=list(federation.passive)),
+            request=JointRequest(rows=task.forget, commitment=self._commitment, asked=digest(asked)),
+            method=Method(
+                name=unlearn.method,
+                settings=unlearn.model_dump(mode="json"),
+                # What is said of recovery is said only where there was one.
+                goal=None if ending.pushed and goal == "as-retrained" else goal,
+                dual=settings.dual if settings else None,
+                rounds=ending.rounds,
+                stopped=ending.stopped,
+            ),
+            phases=forgotten.phases,
+            models=ModelNames(before=self._job.train.save, after=unlearn.save),
+        )
 
     async def _unlearn(self, name: str, task: UnlearningTask, settings: Unlearn, *, saved_as: str) -> MethodResult:
         """Run one method, from the current model or from fresh parameters, and measure what it comes to."""
@@ -209,36 +259,27 @@ class JobRunner:
         await self._measure(name, phases, saved_as=saved_as, overwrite=settings.overwrite, rounds=ending.rounds)
         return ending
 
-    def _certify(self, forgotten: Forgotten, ledger: Ledger, seconds: float) -> str:
+    def _certify(self, proven: Proven, ledger: Ledger, seconds: float) -> str:
         """Put the certificate together and sign it."""
-        job, forget = self._job, self._job.forget
-        assert forget is not None
-        settings = job.unlearn if isinstance(job.unlearn, Fedora) else None
-        goal = settings.goal if settings else None
         return certificate(
-            job=self._number,
+            joint=proven.joint,
+            asked=proven.asked,
+            statements=proven.statements,
             key=self._key,
-            active=self._federation.active.name,
-            statements=forgotten.statements,
             keys=self._federation.keys,
-            kind=_kind(forget),
-            classes=forget.classes,
-            percent=forget.percent or 100.0 if forget.classes else None,
-            method=job.unlearn.method,
-            settings=job.unlearn.model_dump(mode="json"),
-            # What is said of recovery is said only where there was one.
-            goal=None if forgotten.ending.pushed and goal == "as-retrained" else goal,
-            dual=settings.dual if settings else None,
-            rounds=forgotten.ending.rounds,
-            stopped=forgotten.ending.stopped,
-            metrics={name: made.figures for name, made in self._models.items()},
             traffic=ledger.summary(),
             seconds=seconds,
         )
 
 
-def _kind(forget: Forget) -> str:
-    return "classes" if forget.classes is not None else "samples" if forget.samples is not None else "ids"
+def _asked(forget: Forget) -> Asked:
+    """Say what the rows of a request have in common."""
+    return Asked(
+        kind="classes" if forget.classes is not None else "samples" if forget.samples is not None else "ids",
+        classes=forget.classes,
+        percent=forget.percent or 100.0 if forget.classes else None,
+        salt=secrets.token_hex(32),
+    )
 
 
 def _message(forget: Forget, *, seed: int) -> Request:

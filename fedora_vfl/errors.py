@@ -63,8 +63,17 @@ class CertificateError(FedoraError):
     """An unlearning certificate does not hold, or cannot be made from what the parties signed."""
 
     exit_code = 7
-    meaning = "an unlearning certificate does not hold; the list of checks says where"
+    meaning = "an unlearning certificate does not hold, or cannot be made; the list of checks says where"
     kind = Failure.CERTIFICATE
+
+
+class UncheckedError(FedoraError):
+    """Nothing is wrong with an unlearning certificate, but anybody could have signed it."""
+
+    exit_code = 8
+    meaning = (
+        "an unlearning certificate was not checked: nothing given from outside vouches for the keys it is signed with"
+    )
 
 
 class StoppedError(FedoraError):
@@ -83,6 +92,7 @@ ALL: tuple[type[FedoraError], ...] = (
     LedgerError,
     PortError,
     CertificateError,
+    UncheckedError,
     StoppedError,
 )
 

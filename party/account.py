@@ -10,21 +10,58 @@ from protos.fedora.v1.phase_pb2 import Loss, Phase, Report
 
 @dataclass
 class Account:
-    """Kept from the moment rows are dropped; plain values only."""
+    """Kept from the moment a request names rows; plain values only."""
 
     commitment: str
     dropped: int  # rows
     remaining: int
+    asked: dict[str, Any] | None = None  # active party: what the rows have in common, as the request said
+    model: dict[str, str] | None = None  # name and digest of the file that holds the model as it is now
+    # From the moment the rows are dropped
+    began: str = ""
+    closed: bool = False  # whether another method has its turn, for a comparison
+    fresh: bool = False  # whether the method began with fresh parameters
+    before: dict[str, str] | None = None  # the model file that has forgotten nothing
+    after: dict[str, str] | None = None  # the one that has forgotten
     phases: dict[str, int] = field(default_factory=dict)  # run since then, by name
+    rules: dict[str, int] = field(default_factory=dict)  # the same by update rule; dual ascents with a step only
     dual: dict[str, Any] | None = None
     uncertainty: dict[str, Any] | None = None  # active party: L_u and what it is made of
     residual_squared: float | None = None
     residual_rows: int | None = None
     moved_squared: float = 0.0
 
+    def begin(self, time: str) -> None:
+        """Enter that the rows are dropped."""
+        self.began, self.before = time, self.model
+
+    def save(self, name: str, sha256: str) -> None:
+        """Enter that the model as it is now was saved."""
+        self.model = {"name": name, "sha256": sha256}
+
+    def restart(self, *, fresh: bool) -> None:
+        """Enter that the party goes on from another model: a method that does so begins with it, or else is done."""
+        if self.phases:
+            self.close()
+        elif self.began:
+            self.fresh = fresh
+        self.model = None
+
+    def close(self) -> None:
+        """Enter that the method is done, and what it has come to."""
+        if not self.closed:
+            self.closed, self.after = True, self.model
+
     def add(self, phase: Phase, rule: Rule, report: Report, *, classes: int) -> None:
         """Enter a phase that has run; `classes` are known to the active party alone, and are 0 at others."""
+        if not rule.parameters_frozen:
+            self.model = None
+        if not self.began or self.closed:
+            return
         self.phases[phase.name] = self.phases.get(phase.name, 0) + 1
+        if phase.update.WhichOneof("rule") != "dual_ascent" or phase.update.dual_ascent.sigma:
+            name = phase.update.WhichOneof("rule") or ""
+            self.rules[name] = self.rules.get(name, 0) + 1
         self.dual = rule.stated_dual() or self.dual
         if "residual_squared" in report.figures:
             self.residual_squared, self.residual_rows = report.figures["residual_squared"], report.rows

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from fedora_vfl.certificates.statement import request_secret
 from fedora_vfl.errors import DataError, PartyError
 from party import losses
 from party.assessment import Assessor
@@ -101,18 +102,18 @@ class Active(Role):
             cached = gathered(phase.update.observe.cache, [sent for _, sent in kept])
             self.state.confidence.fill(rows, logits.to(self.state.device), cached)
 
-    async def find_rows(self, request: Request) -> Tensor:
-        """Find the rows that a request means, and tell every passive party."""
+    async def find_rows(self, request: Request) -> tuple[Tensor, bytes]:
+        """Find the rows that a request means, draw its secret, and tell every passive party both."""
         state = self.state
         assert state.labels is not None
         labels = state.labels[: len(state.order.train)]
         classes = state.description["classes"]["classes"]
         rows = resolve(request, state.order, labels, classes, forgotten=self.dropped)
+        secret = request_secret(self.context.settings.keys, job=self.job.job)
+        parcel = Parcel(forget=Forget(rows=rows.tolist(), secret=secret))
         for exchange in self.exchanges:
-            await exchange.link.send(
-                Parcel(forget=Forget(rows=rows.tolist())), timeout=self.context.federation.deadlines.setup
-            )
-        return rows
+            await exchange.link.send(parcel, timeout=self.context.federation.deadlines.setup)
+        return rows, secret
 
     def assess(self, assess: Assess) -> Assessment:
         """Turn the predictions recorded since the last time into figures."""

@@ -6,6 +6,7 @@ import grpc
 import torch
 from torch import Tensor
 
+from fedora_vfl.certificates.attestation import SECRET_BYTES
 from fedora_vfl.errors import PartyError
 from fedora_vfl.wire import tensors
 from fedora_vfl.wire.channels import Secured, check_right_service, dial, path, reach
@@ -79,16 +80,20 @@ class Passive(Role):
         while unanswered:
             await absorb()
 
-    async def find_rows(self, request: Request) -> Tensor:
-        """Learn from the active party which rows a request means."""
+    async def find_rows(self, request: Request) -> tuple[Tensor, bytes]:
+        """Learn from the active party which rows a request means, and its secret."""
         (exchange,) = self.exchanges
         parcel = await expect(
             exchange.link,
             "forget",
             timeout=self.context.federation.deadlines.setup,
-            most=ROW_BYTES * len(self.state.order.train),
+            most=ROW_BYTES * len(self.state.order.train) + SECRET_BYTES,
         )
-        return check_rows(list(parcel.forget.rows), len(self.state.order.train), sender=exchange.link.peer)
+        rows = check_rows(list(parcel.forget.rows), len(self.state.order.train), sender=exchange.link.peer)
+        if len(parcel.forget.secret) != SECRET_BYTES:
+            name = self.context.settings.name
+            raise PartyError(exchange.link.peer, f"named rows to {name} without a secret of {SECRET_BYTES} bytes")
+        return rows, parcel.forget.secret
 
     async def close(self) -> None:
         """Hang up."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fedora_vfl.certificates.statement import commit, sign_statement, statement
+from fedora_vfl.certificates.statement import commit, now, sign_statement, statement
 from fedora_vfl.errors import DataError, PartyError, SettingsError
 from fedora_vfl.settings.files import parse
 from fedora_vfl.settings.model import Model
@@ -23,6 +23,7 @@ from party.dropped import drop_for_good, nothing_dropped, read_list
 from party.exchange import TensorExchange
 from party.lineage import Lineage, check_lineage
 from party.privacy import Noise
+from party.scrutiny import asked_of, check_asked, check_files, check_joint, read_joint
 from party.state import PartyState, assemble, reload
 from party.updates import PhaseEnd, Rule, rule_for
 from protos.fedora.v1.control_pb2 import (
@@ -74,8 +75,8 @@ class Role(ABC):
         """
 
     @abstractmethod
-    async def find_rows(self, request: Request) -> Tensor:
-        """Return the rows that a request means, the same at all parties."""
+    async def find_rows(self, request: Request) -> tuple[Tensor, bytes]:
+        """Return the rows that a request means and its secret, the same at all parties."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -194,7 +195,11 @@ class Role(ABC):
 
     @property
     def _is_active(self) -> bool:
-        return self.context.settings.name == self.context.federation.active.name
+        return self.context.settings.name == self._active
+
+    @property
+    def _active(self) -> str:
+        return self.context.federation.active.name
 
     @property
     def _place(self) -> int:
@@ -205,25 +210,27 @@ class Role(ABC):
 
     async def request(self, request: Request) -> Accepted:
         """Find the rows to forget, but go on as before until they are dropped."""
-        state = self.state
-        rows = await self.find_rows(request)
+        state, settings = self.state, self.context.settings
+        rows, secret = await self.find_rows(request)
+        ids = [state.order.train[row] for row in rows.tolist()]
+        commitment = commit(settings.keys, job=self.job.job, party=settings.name, ids=ids, secret=secret)
         state.sets = state.sets.forgetting(rows)
-        return Accepted(rows=len(rows), remaining=len(state.sets.rows[Samples.REMAINING]))
+        remaining = len(state.sets.rows[Samples.REMAINING])
+        state.account = Account(commitment, dropped=len(rows), remaining=remaining, asked=asked_of(request))
+        return Accepted(rows=len(rows), remaining=remaining, commitment=commitment)
 
     def drop(self) -> Dropped:
         """Take the rows to forget out of the training rows for good; the model as it is now is Θ_init."""
         state, settings = self.state, self.context.settings
-        forget, remaining = (state.sets.rows[which] for which in (Samples.FORGET, Samples.REMAINING))
-        if not len(forget):
+        if state.account is None:
             raise PartyError("coordinator", "asked to drop rows before a request named any")
-        ids = [state.order.train[row] for row in forget.tolist()]
-        commitment = commit(settings.keys, job=self.job.job, party=settings.name, ids=ids)
-        state.account = Account(commitment, dropped=len(forget), remaining=len(remaining))
+        state.account.begin(now())
         if settings.drops == "for-good":
+            ids = [state.order.train[row] for row in state.sets.rows[Samples.FORGET].tolist()]
             self.dropped = drop_for_good(settings.keys, job=self.job.job, ids=ids)
         state.sets = state.sets.dropping()
         state.begin()
-        return Dropped(rows=len(forget), remaining=len(remaining))
+        return Dropped(rows=state.account.dropped, remaining=state.account.remaining)
 
     def restart(self, restart: Restart) -> Restarted:
         """Go on from a saved model, or from fresh parameters."""
@@ -233,6 +240,8 @@ class Role(ABC):
             self._check_lineage(self.state, restart.load)
         else:
             self.state.lineage = Lineage(tuple(self.dropped.jobs))
+        if self.state.account:
+            self.state.account.restart(fresh=path is None)
         return Restarted(identity=self.state.description.get("identity", ""))
 
     def save_model(self, save: Save) -> Saved:
@@ -244,24 +253,34 @@ class Role(ABC):
             digest = state.save_model(path, save.identity, save.training, overwrite=save.overwrite)
         except FileExistsError:
             raise _taken(save.name) from None
+        if state.account:
+            state.account.save(save.name, digest)
         log.info("the model is kept as %s", path)
         return Saved(name=save.name, sha256=digest)
 
     def attest(self, attest: Attest) -> Statement:
-        """Sign what this party can say of the unlearning."""
+        """Sign the joint statement, if it is true as far as can be seen here, and what this party can say itself."""
         settings, account = self.context.settings, self.state.account
-        if account is None:
+        if account is None or not account.began:
             raise PartyError("coordinator", "asked for a statement before rows were dropped")
+        account.close()
+        joint = read_joint(attest.joint)
+        passive = list(self.job.passive)
+        check_joint(joint, account, job=self.job.job, party=settings.name, active=self._active, passive=passive)
+        if self._is_active:
+            check_asked(attest.asked, joint, account)
         content = statement(
             job=self.job.job,
             party=settings.name,
             role=self.context.federation.role(settings.name),
+            joint=joint,
+            began=account.began,
             commitment=account.commitment,
             dropped=account.dropped,
             remaining=account.remaining,
             phases=account.phases,
-            before=settings.model_path(attest.before),
-            after=settings.model_path(attest.after),
+            before=settings.model_path(joint.models.before),
+            after=settings.model_path(joint.models.after),
             change_squared=account.moved_squared,
             dual=account.dual,
             residual_squared=account.residual_squared,
@@ -270,6 +289,7 @@ class Role(ABC):
             uncertainty=account.uncertainty,
             metrics=self.state.figures or None,
         )
+        check_files(content["models"], account)
         return sign_statement(content, SigningKey.load_or_make(settings.keys))
 
     async def run(self, phase: Phase, tell: Tell) -> Report:

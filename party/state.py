@@ -60,7 +60,7 @@ class PartyState:
     memory: RuleMemory = field(default_factory=RuleMemory)
     checkpoints: list[Checkpoint] = field(default_factory=list)  # the last two
     releases: Releases = field(default_factory=Releases)  # how often each row has left this party
-    account: Account | None = None  # from the moment rows are dropped
+    account: Account | None = None  # from the moment a request names rows
     # Active party
     recorded: Recorded = field(default_factory=dict)  # predictions of the phases just observed
     confidence: Confidence = field(default_factory=Confidence)
@@ -178,6 +178,8 @@ class PartyState:
         del self.checkpoints[-checkpoints:]
         self.networks.load_state_dict(checkpoint.networks)
         self.memory.kept = checkpoint.rules
+        if self.account:
+            self.account.model = None
 
     def begin(self) -> None:
         """Take the parameters as they are for θ_init, and forget what update rules remember."""

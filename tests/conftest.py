@@ -10,8 +10,9 @@ import torch
 import yaml
 
 from coordinator.job import Job
+from fedora_vfl.certificates.trust import as_options
 from fedora_vfl.cluster.runs import run_locally
-from fedora_vfl.settings.federation import Deadlines
+from fedora_vfl.settings.federation import Deadlines, load_federation
 from fedora_vfl.settings.files import check
 from protos.fedora.v1.control_pb2 import Event
 
@@ -68,3 +69,8 @@ def write_yaml(path: Path, content: object) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(content))
     return path
+
+
+def pinned_keys(folder: Path) -> list[str]:
+    """Return the words that have `fedora verify` trust the keys of a run that was made here."""
+    return as_options(load_federation(folder / "federation.yaml").keys).split()

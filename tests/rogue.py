@@ -19,18 +19,17 @@ import party.process
 from fedora_vfl.errors import PartyError
 from fedora_vfl.wire import tensors
 from fedora_vfl.wire.encodings import ENCODINGS, Float32
+from fedora_vfl.wire.link import Link
 from fedora_vfl.wire.meter import Meter, Packed
 from fedora_vfl.wire.tensors import TensorParcel
 from party.__main__ import main
-from party.active import Active
 from party.exchange import TensorExchange
 from party.request import resolve
 from party.role import Role, Tell
 from party.updates.dual_messages import DualMessages
 from party.updates.primal_dual import Dual
 from protos.fedora.v1 import exchange_pb2
-from protos.fedora.v1.control_pb2 import Request
-from protos.fedora.v1.exchange_pb2 import Forget, Parcel
+from protos.fedora.v1.exchange_pb2 import Forget, Order, Parcel
 from protos.fedora.v1.meter_pb2 import Kind
 from protos.fedora.v1.phase_pb2 import Phase, Progress, Report
 
@@ -177,25 +176,36 @@ def ask_to_forget_in_disorder() -> None:
     vars(party.active)["resolve"] = lambda *request: resolve(*request).flip(0)
 
 
-def ask_one_party_to_forget_others() -> None:
-    """As active party, name as many rows to the first passive party, but not the ones that were asked for."""
-    find = Active.find_rows
+def tell_one_party(content: str, change: Callable[[Parcel], Parcel]) -> None:
+    """As active party, tell the first passive party something else than the others."""
+    send = Link.send
 
-    async def wrong(self: Active, request: Request) -> Tensor:
-        first = self.exchanges[0].link
-        honest = first.send
+    async def deceive(self: Link[Any, Any], message: Any, *, timeout: float | None = None) -> None:
+        if self.peer == "passive-1" and isinstance(message, Parcel) and message.WhichOneof("content") == content:
+            message = change(message)
+        await send(self, message, timeout=timeout)
 
-        async def send_others(parcel: Parcel | TensorParcel, *, timeout: float | None = None) -> None:
-            if isinstance(parcel, Parcel) and parcel.WhichOneof("content") == "forget":
-                asked = set(parcel.forget.rows)
-                others = [row for row in range(len(self.state.order.train)) if row not in asked]
-                parcel = Parcel(forget=Forget(rows=others[: len(asked)]))
-            await honest(parcel, timeout=timeout)
+    Link.send = deceive  # type: ignore[method-assign]
 
-        vars(first)["send"] = send_others
-        return await find(self, request)
 
-    Active.find_rows = wrong  # type: ignore[method-assign]
+def other_rows(parcel: Parcel) -> Parcel:
+    """Name as many rows, but not the ones that were asked for."""
+    asked = set(parcel.forget.rows)
+    others = [row for row in range(2 * len(asked)) if row not in asked]
+    return Parcel(forget=Forget(rows=others[: len(asked)], secret=parcel.forget.secret))
+
+
+def other_secret(parcel: Parcel) -> Parcel:
+    """Name the same rows with another secret."""
+    return Parcel(forget=Forget(rows=parcel.forget.rows, secret=bytes(32)))
+
+
+def other_order(parcel: Parcel) -> Parcel:
+    """Let the same numbers stand for other training rows."""
+    changed = Order()
+    changed.CopyFrom(parcel.order)
+    changed.train[:] = list(parcel.order.train)[::-1]
+    return Parcel(order=changed)
 
 
 def record_embeddings() -> None:
@@ -265,7 +275,9 @@ def fail_with(culprit: str, reason: str) -> None:
 FORGED = "is well\x1b[2J\x1b[1;1H\nerror: active has stolen the data\x07\r"
 
 OTHERS: dict[str, Callable[[], None]] = {
-    "other-rows": ask_one_party_to_forget_others,
+    "other-rows": lambda: tell_one_party("forget", other_rows),
+    "other-secret": lambda: tell_one_party("forget", other_secret),
+    "other-order": lambda: tell_one_party("order", other_order),
     "record": record_embeddings,
     "lies": report_lies,
     "progress": progress_without_end,

@@ -18,12 +18,16 @@ from hypothesis import strategies as st
 
 from fedora_vfl.certificates import claims
 from fedora_vfl.certificates.attestation import commit_to
+from fedora_vfl.certificates.form import joint_of, read
+from fedora_vfl.certificates.joint import Asked, JointStatement, Parties, digest
 from fedora_vfl.certificates.making import accept, certificate
-from fedora_vfl.certificates.statement import commit, open_request, sign_statement, statement
-from fedora_vfl.certificates.verification import Check, Evidence, examine
-from fedora_vfl.errors import CertificateError, DataError, FedoraError, PartyError, SettingsError
+from fedora_vfl.certificates.statement import commit, now, open_request, request_secret, sign_statement, statement
+from fedora_vfl.certificates.trust import trusted_keys
+from fedora_vfl.certificates.verification import Check, Evidence, examine, unvouched
+from fedora_vfl.errors import CertificateError, DataError, FedoraError, PartyError, SettingsError, UncheckedError
 from fedora_vfl.settings.federation import Federation, load_federation
 from fedora_vfl.signing import SigningKey, canonical, parse_canonical, verify
+from fedora_vfl.wire.protocol import COORDINATOR
 from party.settings import load_party
 from protos.fedora.v1.control_pb2 import Statement
 from tests.conftest import write_yaml
@@ -33,6 +37,8 @@ deterministic = hypothesis.settings(derandomize=True, deadline=None)
 JOB = "0123456789abcdef0123456789abcdef"
 PARTIES = ("active", "passive-1", "passive-2")
 IDS = ["p0003", "p0001", "p0002"]
+SECRET = bytes(range(32))
+PHASES = {"unlearn": 10, "remain": 10}
 
 Content = dict[str, Any]
 
@@ -43,8 +49,14 @@ class Run:
 
     folder: Path
     keys: dict[str, SigningKey]
+    joint: JointStatement
     statements: dict[str, Statement]
     text: str
+
+    @property
+    def public_keys(self) -> dict[str, str]:
+        """Everybody's public key."""
+        return {name: key.public for name, key in self.keys.items()}
 
     @property
     def content(self) -> Content:
@@ -54,9 +66,9 @@ class Run:
 
     def sealed(self, content: Content) -> bytes:
         """Sign changed content as the coordinator would."""
-        rest = {name: value for name, value in content.items() if name != "coordinator"}
-        key = self.keys["coordinator"]
-        return canonical(rest | {"coordinator": {"public_key": key.public, "signature": key.sign(canonical(rest))}})
+        rest = {name: value for name, value in content.items() if name != COORDINATOR}
+        key = self.keys[COORDINATOR]
+        return canonical(rest | {COORDINATOR: {"public_key": key.public, "signature": key.sign(canonical(rest))}})
 
     def resigned(self, content: Content, party: str, *, key: SigningKey | None = None) -> Content:
         """Sign a changed statement as its party would, or somebody else in its name."""
@@ -66,9 +78,12 @@ class Run:
         return content
 
 
+LINES = (("passive-1->active", "embedding"), ("active->passive-1", "gradient"), ("passive-1->active", "dual"))
+EACH = 120  # bytes of one line
+
+
 def traffic() -> dict[str, Any]:
     """A ledger's summary of one phase: embeddings up, gradients down."""
-    pairs = [("passive-1->active", "embedding"), ("active->passive-1", "gradient"), ("passive-1->active", "dual")]
     links = [
         {
             "link": "active--passive-1",
@@ -77,12 +92,18 @@ def traffic() -> dict[str, Any]:
             "kind": kind,
             "messages": 2,
             "tensor": 0 if kind == "dual" else 100,
-            "protobuf": 120,
+            "protobuf": EACH,
         }
-        for direction, kind in pairs
+        for direction, kind in LINES
     ]
-    totals = {"predicted": 200, "tensor": 200, "protobuf": 240}
+    totals = {"predicted": 200, "tensor": 200, "protobuf": 2 * EACH}
     return {**totals, "phases": {"unlearn": totals}, "links": links, "beyond": "what a certificate does not take over"}
+
+
+def counted(party: str) -> dict[str, tuple[int, int]]:
+    """What one party counted of the same."""
+    ways = {kind: direction.split("->") for direction, kind in LINES}
+    return {kind: (EACH * (one == party), EACH * (other == party)) for kind, (one, other) in ways.items()}
 
 
 METRICS: dict[str, dict[str, float | None]] = {
@@ -106,31 +127,63 @@ def parameterwise(party: str) -> dict[str, Any]:
     }
 
 
-def one_statement(folder: Path, party: str, dual: dict[str, Any] | None, loss: float | None = 1.3) -> Content:
+def one_statement(
+    folder: Path, party: str, joint: JointStatement, dual: dict[str, Any] | None, loss: float | None = 1.3
+) -> Content:
     """What one party states, from its own files."""
     models = folder / "models" / party
     models.mkdir(parents=True, exist_ok=True)
     for name in ("original", "unlearned"):
         (models / f"{name}.safetensors").write_bytes(f"{party} {name}".encode())
     measured = {"loss": loss, "weight": 2.0, "classes": 2, "gamma": 1.25} if loss is not None else None
-    active: dict[str, Any] = {"uncertainty": measured, "metrics": {"unlearned": METRICS["unlearned"]}}
+    active: dict[str, Any] = {"uncertainty": measured, "metrics": METRICS}
     return statement(
         job=JOB,
         party=party,
         role="active" if party == "active" else "passive",
-        commitment=commit(folder / "keys" / party, job=JOB, party=party, ids=IDS),
+        joint=joint,
+        began=joint.time,
+        commitment=commit(folder / "keys" / party, job=JOB, party=party, ids=IDS, secret=SECRET),
         dropped=3,
         remaining=97,
-        phases={"unlearn": 10, "remain": 10},
+        phases=PHASES,
         before=models / "original.safetensors",
         after=models / "unlearned.safetensors",
         change_squared=4.0 + PARTIES.index(party),
         dual=dual,
         residual_squared=0.25,
         residual_rows=97,
-        traffic={"embedding": (120, 0)} if party == "passive-1" else None,
+        traffic=counted(party),
         **(active if party == "active" else {}),
     )
+
+
+ASKED = Asked(kind="classes", classes=["≥50K"], percent=50.0, salt="5a" * 32)
+
+
+def joint_statement(
+    form: str | None, goal: str | None = "uncertain", parties: tuple[str, ...] = PARTIES
+) -> JointStatement:
+    """What all parties sign alike."""
+    settings = {"method": "fedora", "rounds": 10, "delta": 0.1, "steps": "auto", "without": []}
+    content = {
+        "job": JOB,
+        "time": now(),
+        "software": "fedora 1",
+        "parties": {"active": "active", "passive": [name for name in parties if name != "active"]},
+        "request": {"rows": 3, "commitment": commit_to(IDS, SECRET, job=JOB), "asked": digest(ASKED)},
+        "method": {
+            "name": "fedora",
+            "settings": settings,
+            "goal": goal,
+            "dual": form,
+            "rounds": 10,
+            "stopped": "the constraint has held for 3 rounds",
+        },
+        "phases": PHASES,
+        "models": {"before": "original", "after": "unlearned"},
+    }
+    return JointStatement.model_validate(content)
 
 
 def make_run(
@@ -142,27 +195,20 @@ def make_run(
     parties: tuple[str, ...] = PARTIES,
 ) -> Run:
     """Make all keys, every party's statement, the certificate and the federation file, as a run would."""
-    keys = {name: SigningKey.load_or_make(folder / "keys" / name) for name in ("coordinator", *parties)}
+    keys = {name: SigningKey.load_or_make(folder / "keys" / name) for name in (COORDINATOR, *parties)}
     duals = {name: SCALAR if form == "scalar" else form and parameterwise(name) for name in parties}
+    joint = joint_statement(form, goal, parties)
     signed = {
-        name: sign_statement(one_statement(folder, name, duals[name] or None, loss), keys[name]) for name in parties
+        name: sign_statement(one_statement(folder, name, joint, duals[name] or None, loss), keys[name])
+        for name in parties
     }
+    public = {name: key.public for name, key in keys.items()}
     text = certificate(
-        job=JOB,
-        key=keys["coordinator"],
-        active="active",
+        joint=joint,
+        asked=ASKED,
         statements=signed,
-        keys={name: key.public for name, key in keys.items()},
-        kind="classes",
-        classes=["≥50K"],
-        percent=50.0,
-        method="fedora",
-        settings={"rounds": 10, "delta": 0.1, "steps": "auto"},
-        rounds=10,
-        stopped="the constraint has held for 3 rounds",
-        goal=goal,
-        dual=form,
-        metrics=METRICS,
+        key=keys[COORDINATOR],
+        keys=public,
         traffic=traffic(),
         seconds=12.5,
     )
@@ -171,10 +217,10 @@ def make_run(
         "coordinator": {"address": "127.0.0.1:7000"},
         "active": {"address": "127.0.0.1:7001"},
         "passive": [name for name in parties if name != "active"],
-        "keys": {name: key.public for name, key in keys.items()},
+        "keys": public,
     }
     write_yaml(folder / "federation.yaml", federation)
-    return Run(folder, keys, signed, text)
+    return Run(folder, keys, joint, signed, text)
 
 
 @pytest.fixture(scope="module")
@@ -345,32 +391,57 @@ id_lists = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=4
 def test_a_commitment_fits_the_same_ids_in_any_order_and_no_others(
     ids: list[str], others: list[str], key: bytes
 ) -> None:
-    assert commit_to(ids, key) == commit_to(ids[::-1], key)
-    assert (commit_to(ids, key) == commit_to(others, key)) == (set(ids) == set(others))
-    assert commit_to(ids, key) != commit_to(ids, bytes(32) if any(key) else b"1" * 32)
+    made = commit_to(ids, key, job=JOB)
+    assert made == commit_to(ids[::-1], key, job=JOB)
+    assert (made == commit_to(others, key, job=JOB)) == (set(ids) == set(others))
+    assert made != commit_to(ids, bytes(32) if any(key) else b"1" * 32, job=JOB)
+    assert made != commit_to(ids, key, job="another"), "the same ids cannot be recognised in another job"
 
 
 def test_ids_that_run_together_alike_are_told_apart() -> None:
-    assert commit_to(["ab", "c"], bytes(32)) != commit_to(["a", "bc"], bytes(32))
+    assert commit_to(["ab", "c"], SECRET, job=JOB) != commit_to(["a", "bc"], SECRET, job=JOB)
+    assert commit_to(["b"], SECRET, job="a") != commit_to([], SECRET, job="ab")
 
 
 def test_a_party_keeps_what_opens_its_commitment_for_itself(tmp_path: Path) -> None:
-    commitment = commit(tmp_path, job=JOB, party="passive-1", ids=IDS)
+    ours: dict[str, Any] = {"job": JOB, "party": "passive-1", "secret": SECRET}
+    commitment = commit(tmp_path, ids=IDS, **ours)
     path = tmp_path / "requests" / f"{JOB}.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     kept = open_request(path)
     assert kept.ids == sorted(IDS)
-    assert commit_to(IDS, bytes.fromhex(kept.key)) == commitment
-    assert commit(tmp_path, job=JOB, party="passive-1", ids=IDS[::-1]) == commitment, "a party that came back goes on"
-    with pytest.raises(DataError, match="holds another request of the same job"):
-        commit(tmp_path, job=JOB, party="passive-1", ids=["p0009"])
+    assert commit_to(IDS, bytes.fromhex(kept.key), job=JOB) == commitment
+    assert commit(tmp_path, ids=IDS[::-1], **ours) == commitment, "a party that came back goes on"
+    for other in ({"ids": ["p0009"]}, {"ids": IDS, "secret": bytes(32)}):
+        with pytest.raises(DataError, match="holds another request of the same job"):
+            commit(tmp_path, **{**ours, **other})
     with pytest.raises(PartyError, match=r"coordinator named the job '\.\./x'"):
-        commit(tmp_path, job="../x", party="passive-1", ids=IDS)
+        commit(tmp_path, **{**ours, "ids": IDS, "job": "../x"})
 
 
-def test_two_parties_commit_to_the_same_ids_differently(run: Run) -> None:
-    assert len(set(run.content["request"]["commitments"].values())) == len(PARTIES)
+def test_every_request_has_a_secret_of_its_own_which_a_party_that_came_back_goes_on_with(tmp_path: Path) -> None:
+    secret = request_secret(tmp_path, job=JOB)
+    assert len(secret) == 32 and request_secret(tmp_path, job=JOB) != secret
+    commit(tmp_path, job=JOB, party="active", ids=IDS, secret=secret)
+    assert request_secret(tmp_path, job=JOB) == secret
+    assert request_secret(tmp_path, job="another") != secret
+
+
+def test_all_parties_commit_alike_and_no_id_is_named(run: Run) -> None:
+    content = run.content
+    signed = {content["statements"][name]["statement"]["commitment"] for name in PARTIES}
+    assert signed == {content["request"]["commitment"]}
     assert not any(one in run.text for one in IDS)
+
+
+def test_a_document_of_an_earlier_form_names_the_release_that_reads_it(run: Run, tmp_path: Path) -> None:
+    (said,) = failures(canonical(run.content | {"format": "fedora-certificate-1"}))
+    assert "is of the form fedora-certificate-1, which is read by release 0.5.0 and earlier" in said
+    path = tmp_path / "request.json"
+    opening = run.folder / "keys" / "active" / "requests" / f"{JOB}.json"
+    path.write_bytes(canonical(parse_canonical(opening.read_bytes()) | {"format": "fedora-request-1"}))
+    with pytest.raises(DataError, match="fedora-request-1, which is read by release"):
+        open_request(path)
 
 
 # A certificate that holds
@@ -378,11 +449,10 @@ def test_two_parties_commit_to_the_same_ids_differently(run: Run) -> None:
 
 def test_a_certificate_of_real_statements_holds(run: Run) -> None:
     requests = [run.folder / "keys" / name / "requests" / f"{JOB}.json" for name in PARTIES]
-    made, checks = examine(run.text.encode(), Evidence(run.folder, federation_of(run), requests))
-    assert made
-    assert [check for check in checks if check.holds is False] == []
-    alone = Check(None, "some metrics are the coordinator's word alone: those of original, retrain")
-    assert [check for check in checks if check.holds is None] == [alone]
+    evidence = Evidence(run.folder, federation_of(run), requests, run.public_keys)
+    made, checks = examine(run.text.encode(), evidence)
+    assert made and not unvouched(made, evidence)
+    assert [check for check in checks if not check.holds] == []
 
 
 def test_the_figures_are_the_paper_s(run: Run) -> None:
@@ -420,10 +490,10 @@ def test_a_model_that_falls_short_or_was_recovered_claims_less(tmp_path: Path, r
 
 
 def test_the_sentences_of_a_format_never_change() -> None:
-    """Old certificates are held to them: who changes a sentence raises FORMAT and keeps the old ones readable."""
+    """Old certificates are held to them: who changes one raises FORMAT, and says which release reads the old."""
     sentences = {name: value for name, value in vars(claims).items() if name.isupper()}
     assert (
-        sha256(canonical(sentences)).hexdigest() == "9dcf347ad1cc8a409a605e8b341cabe7e8356fc6dcb9ff5e81ecd845a38e3154"
+        sha256(canonical(sentences)).hexdigest() == "e7f58412f905ee24644879a33f4bf94941fa805e91a5f8d1150d11d9291b5cd3"
     )
 
 
@@ -478,9 +548,10 @@ def removed(content: Content) -> None:
     del content["statements"]["passive-2"]
 
 
-DISHONEST = {
+ALL = "active, passive-1, passive-2"
+DISHONEST: dict[str, tuple[Callable[[Content], Any], str]] = {
     "swapped statements": (swapped, "the statement under passive-1 is passive-2's"),
-    "a party left out": (removed, "models has active, passive-1, passive-2, but statements are from active, passive-1"),
+    "a party left out": (removed, "the parties are active, passive-1, passive-2, but statements has active, passive-1"),
     "metrics": (
         changed("metrics", "unlearned", "test_accuracy", to=0.99),
         "`metrics` gives 0.99 for test_accuracy of unlearned, but active signed 0.85",
@@ -492,7 +563,22 @@ DISHONEST = {
     ),
     "rows": (changed("rows", "passive-1", "dropped", to=4), "passive-1 signed other row counts"),
     "rows asked for": (changed("request", "rows", to=4), "passive-1 dropped 3 rows, but 4 were asked for"),
-    "a commitment": (changed("request", "commitments", "active", to="ab" * 32), "active signed another commitment"),
+    "a commitment": (changed("request", "commitment", to="ab" * 32), "passive-1 committed to other rows"),
+    "method": (changed("method", "name", to="retrain"), f"{ALL} signed another request, method, time or phases"),
+    "settings": (changed("method", "settings", "rounds", to=99), f"{ALL} signed another request, method,"),
+    "classes": (changed("request", "classes", to=["<50K"]), f"{ALL} signed another request, method,"),
+    "time": (changed("time", to="2020-02-02T02:02:02Z"), "but the certificate is of 2020-02-02T02:02:02Z"),
+    "no time": (changed("time", to="2020-02-31T02:02:02Z"), "certificate: time: "),
+    "phases": (changed("phases", "unlearn", to=9), "passive-1 ran other phases than `phases` says"),
+    "metrics that nobody signed": (
+        lambda content: content["metrics"]["unlearned"].update(mia_asr=0.5),
+        "`metrics` gives 0.5 for mia_asr of unlearned, but active signed None",
+    ),
+    "a model that nobody measured": (
+        lambda content: content["metrics"].update(ga={}),
+        "`metrics` has ga without active's signature",
+    ),
+    "a list that is none": (changed("method", "settings", to={"offline": 5}), f"{ALL} signed another request"),
     "L_u": (changed("final", "uncertainty", "loss", to=1.38), "`final.uncertainty` is not what active signed"),
     "constraint residual": (changed("final", "constraint_residual", to=0.1), "`final.constraint_residual` is 0.1, but"),
     "slackness": (changed("final", "complementary_slackness", to=0.0), "`final.complementary_slackness` is 0.0, but"),
@@ -504,12 +590,12 @@ DISHONEST = {
     "rows of the residual": (changed("final", "residual_rows", to=50), "`final.residual_rows` is 50, but 97"),
     "dual form": (changed("method", "dual", to="parameterwise"), "states a dual variable of form scalar"),
     "bytes": (changed("bytes", "tensor", to=100), "`bytes.tensor` is 100, but its phases add up to 200"),
-    "bytes counted": (changed("bytes", "links", to=[]), "passive-1 counted more bytes of embedding messages"),
+    "bytes counted": (changed("bytes", "links", to=[]), "passive-1 counted other bytes of embedding messages"),
     "kind of request": (changed("request", "kind", to="ids"), "without being a request for classes"),
     "job": (changed("job", to="another"), f"active's statement is of job {JOB}"),
     "a claim": (changed("claims", to=["All is forgotten."]), "`claims` says something else than the figures allow"),
     "a caveat": (changed("does_not_claim", to=[]), "`does_not_claim` leaves something out"),
-    "a format": (changed("format", to="fedora-certificate-0"), "format: should be 'fedora-certificate-1'"),
+    "a format": (changed("format", to="fedora-certificate-0"), "format: should be 'fedora-certificate-2'"),
     "a field more": (lambda content: content.update(verdict="fine"), "verdict: unknown setting"),
     "a field less": (lambda content: content.pop("bytes"), "bytes: is missing"),
     "a path for a name": (changed("models", "active", "after", "name", to="../x"), "models.active.after.name: "),
@@ -531,14 +617,17 @@ def test_a_coordinator_that_changes_it_and_signs_again_is_found_out(case: str, r
     [
         (changed("rows", "dropped", to=2), "passive-1 dropped 2 rows, but 3 were asked for"),
         (changed("rows", "remaining", to=98), "passive-1 keeps 98 rows, but active 97"),
-        (changed("phases", to={"unlearn": 9}), "passive-1 ran other phases than active"),
+        (changed("phases", to={"unlearn": 9}), "passive-1 ran other phases than `phases` says"),
+        (changed("commitment", to="ab" * 32), "passive-1 committed to other rows than `request` says"),
+        (changed("joint", to="ab" * 32), "passive-1 signed another request, method, time or phases than this"),
+        (changed("ended", to="2020-02-02T02:02:02Z"), "passive-1 was at work from"),
         (changed("dual", "omega", to=0.5), "the parties state different Ω: 0.5, 0.75"),
         (changed("residual", "rows", to=5), "measured the stationarity residual on different rows: [5, 97]"),
         (changed("change_squared", to=0.0), "`final.change` is"),
         (changed("change_squared", to=1e308), "`final.change` is"),
-        (changed("bytes", "embedding", "sent", to=999), "passive-1 counted more bytes of embedding messages"),
-        (changed("role", to="active"), "2 parties call themselves active (active, passive-1), not one"),
-        (changed("metrics", to={}), "statement.metrics"),
+        (changed("bytes", "embedding", "sent", to=119), "passive-1 counted other bytes of embedding messages"),
+        (changed("bytes", to={}), "passive-1 counted other bytes of dual messages"),
+        (changed("role", to="active"), "passive-1 calls itself active, but `parties` has active for active"),
     ],
 )
 def test_parties_that_contradict_each_other_are_found_out(
@@ -547,10 +636,118 @@ def test_parties_that_contradict_each_other_are_found_out(
     content = run.content
     change(content["statements"]["passive-1"]["statement"])
     broken = failures(run.sealed(run.resigned(content, "passive-1")))
-    if said == "statement.metrics":
-        assert broken == [], "no metrics at all say nothing"
-    else:
-        assert any(said in one for one in broken), broken
+    assert any(said in one for one in broken), broken
+
+
+# Each member's key in turn
+
+
+def leaves(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """Return the place of every value that holds no other; an empty list or mapping is one."""
+    if isinstance(value, dict) and value:
+        return [leaf for name, one in value.items() for leaf in leaves(one, (*path, name))]
+    if isinstance(value, list) and value:
+        return [leaf for place, one in enumerate(value) for leaf in leaves(one, (*path, place))]
+    return [path]
+
+
+def others(value: object) -> list[object]:
+    """Return values of the same form that are not this one; a form may have only one."""
+    match value:
+        case bool():
+            return [not value]
+        case int():
+            return [value + 1, max(0, value - 1)]
+        case float():
+            return [value + 0.125, value / 2]
+        case str() if len(value) > 60 and set(value) <= set("0123456789abcdef"):
+            return ["0" * len(value)]
+        case str() if value.endswith("Z") and value[:2] == "20":
+            return ["2020-02-02T02:02:02Z", value[:-3] + ("00Z" if value[-3:] != "00Z" else "01Z")]
+        case str():
+            return [f"{value}x", "retrain", "ids", "parameterwise", "as-retrained", "sum", "passive"]
+        case None:
+            return [0.5, 1, "x", ["x"], {}]
+        case list() | dict():
+            return [["x"], {"x": 1}]
+    raise AssertionError(f"{value!r} is no JSON")
+
+
+def put(content: Content, path: tuple[str | int, ...], value: object) -> None:
+    """Change one value."""
+    inner: Any = content
+    for name in path[:-1]:
+        inner = inner[name]
+    inner[path[-1]] = value
+
+
+def value_at(content: Content, path: tuple[str | int, ...]) -> object:
+    inner: Any = content
+    for name in path:
+        inner = inner[name]
+    return inner
+
+
+def unnoticed(run: Run, places: list[tuple[str | int, ...]], sign: Callable[[Content], bytes]) -> list[str]:
+    """Change one value after the other, sign anew, and return what `fedora verify` would not notice."""
+    found, evidence = [], Evidence(trusted=run.public_keys)
+    for place in places:
+        before = value_at(run.content, place)
+        for value in others(before):
+            content = run.content
+            put(content, place, value)
+            if value != before and not failures(sign(content), evidence):
+                found.append(f"{'.'.join(map(str, place))}: {before!r} to {value!r}")
+    return found
+
+
+def of_the_coordinator(place: tuple[str | int, ...]) -> bool:
+    """Return whether a value is the coordinator's own account: bytes by the ledger, seconds."""
+    return place[0] in ("bytes", "seconds")
+
+
+def test_a_coordinator_can_change_no_value_but_its_own_by_itself(run: Run) -> None:
+    places = [place for place in leaves(run.content) if place[0] != COORDINATOR]
+    assert len(places) > 150
+    assert not unnoticed(run, [one for one in places if not of_the_coordinator(one)], run.sealed)
+    # Of its own account, what parties have counted too is held against them.
+    own = unnoticed(run, [one for one in places if of_the_coordinator(one)], run.sealed)
+    named = {one.partition(": ")[0].rsplit(".", 1)[-1] for one in own}
+    assert named <= {"seconds", "predicted", "messages", "link", "phase", "tensor"}
+
+
+@pytest.mark.parametrize("party", PARTIES)
+def test_a_party_can_change_no_value_by_itself(party: str, run: Run) -> None:
+    def sign(content: Content) -> bytes:
+        return canonical(run.resigned(content, party))
+
+    own = ("statements", party)  # whose key and signature are what it signs anew
+    places = [one for one in leaves(run.content) if one[0] != COORDINATOR]
+    assert not unnoticed(run, [one for one in places if one[:2] != own or one[2] == "statement"], sign)
+
+
+@pytest.mark.parametrize("honest", PARTIES)
+def test_one_honest_party_is_enough_to_keep_all_others_from_changing_what_was_done(honest: str, run: Run) -> None:
+    joint = {"job", "time", "software", "parties", "request", "method", "phases"}
+
+    def sign(content: Content) -> bytes:
+        """All but one sign whatever was changed, also in what they stated themselves."""
+        made = read({**content, COORDINATOR: run.content[COORDINATOR]})
+        for party in set(PARTIES) - {honest}:
+            stated = content["statements"][party]["statement"]
+            stated |= {"joint": digest(joint_of(made)), "phases": content["phases"], "job": content["job"]}
+            stated |= {"commitment": content["request"]["commitment"]}
+            run.resigned(content, party)
+        return run.sealed(content)
+
+    def sign_if_it_can_be_read(content: Content) -> bytes:
+        try:
+            return sign(content)
+        except (SettingsError, KeyError):
+            return canonical(content)  # of no form at all, or without a statement of a party that it names
+
+    places = [place for place in leaves(run.content) if place[0] in joint]
+    assert not unnoticed(run, places, sign_if_it_can_be_read)
 
 
 def test_two_digests_alike_contradict_a_change(run: Run) -> None:
@@ -572,16 +769,17 @@ def test_a_statement_signed_with_another_key_passes_only_where_nobody_knows_the_
     stranger = SigningKey.load_or_make(tmp_path)
     data = run.sealed(run.resigned(run.content, "passive-1", key=stranger))
     _, checks = examine(data, Evidence())
-    vouched = "whose keys these are, nobody here vouches for: give --federation with the members' `keys`"
-    assert Check(None, vouched) in checks and not failures(data)
-    broken = failures(data, Evidence(federation=federation_of(run)))
-    assert broken == ["passive-1's signature is by another key than the federation file gives for it"]
+    nobody = "whether the key that passive-1 signed with is its own, nothing from outside says"
+    assert Check(None, nobody) in checks and not failures(data)
+    for evidence in (Evidence(federation=federation_of(run)), Evidence(trusted=run.public_keys)):
+        broken = failures(data, evidence)
+        assert broken == ["passive-1's signature is by another key than the one that is given for it"]
 
 
 def test_one_who_signs_for_all_is_found_out(run: Run) -> None:
     content = run.content
     for party in PARTIES:
-        content = run.resigned(content, party, key=run.keys["coordinator"])
+        content = run.resigned(content, party, key=run.keys[COORDINATOR])
     assert failures(run.sealed(content)) == ["two members sign with the same key"]
 
 
@@ -613,7 +811,6 @@ def test_a_model_file_that_is_another_fails_and_a_missing_one_is_named(tmp_path:
     [
         (changed("ids", to=["p0001", "p0002", "p0004"]), "these are not the ids that passive-1 committed to"),
         (changed("key", to="ab" * 32), "these are not the ids that passive-1 committed to"),
-        (changed("party", to="passive-2"), "these are not the ids that passive-2 committed to"),
         (changed("party", to="nobody"), "is a request to nobody, who has no statement here"),
         (changed("job", to="another"), f"is a request of job another, not of {JOB}"),
         (changed("format", to="x"), "is not a request that a party kept"),
@@ -628,6 +825,21 @@ def test_a_request_with_other_ids_or_another_key_fails(
     path.write_bytes(canonical(content))
     broken = failures(run.text.encode(), Evidence(requests=[path]))
     assert len(broken) == 1 and said in broken[0]
+
+
+def test_any_two_openings_can_be_compared(run: Run, tmp_path: Path) -> None:
+    openings = {name: run.folder / "keys" / name / "requests" / f"{JOB}.json" for name in PARTIES}
+    _, checks = examine(run.text.encode(), Evidence(requests=list(openings.values())))
+    for pair in ("active and passive-1", "active and passive-2", "passive-1 and passive-2"):
+        assert Check(True, f"{pair} were asked to forget the same 3 ids") in checks
+    ids = ["p0001", "p0008", "p0009"]
+    commit(tmp_path, job=JOB, party="passive-2", ids=ids, secret=SECRET)
+    other = tmp_path / "requests" / f"{JOB}.json"
+    broken = failures(run.text.encode(), Evidence(requests=[openings["passive-1"], other]))
+    said = (
+        "passive-1 and passive-2 were not asked to forget the same ids under one secret: 1 of 3 and 3 ids are the same"
+    )
+    assert broken == [f"{other}: these are not the ids that passive-2 committed to", said]
 
 
 # What the coordinator accepts
@@ -647,69 +859,115 @@ def test_a_statement_that_is_not_its_party_s_is_refused_in_its_name(
     message.CopyFrom(run.statements["passive-1"])
     for name, value in change.items():
         setattr(message, name, value)
-    known = {name: key.public for name, key in run.keys.items()}
     with pytest.raises(PartyError, match=said):
-        accept(party, message, job=JOB, active="active", keys=known)
+        accept(party, message, joint=run.joint, keys=run.public_keys)
 
 
 def test_a_statement_of_another_job_or_role_or_form_is_refused(run: Run) -> None:
     message, key = run.statements["passive-1"], run.keys["passive-1"]
-    with pytest.raises(PartyError, match="sent a statement of passive party passive-1 in job"):
-        accept("passive-1", message, job="another", active="active", keys={})
-    with pytest.raises(PartyError, match="sent a statement of passive party passive-1 in job"):
-        accept("passive-1", message, job=JOB, active="passive-1", keys={})
+    others = run.joint.model_copy(update={"parties": Parties(active="passive-1", passive=["active", "passive-2"])})
+    for joint in (run.joint.model_copy(update={"job": "another"}), others):
+        with pytest.raises(PartyError, match="sent a statement of passive party passive-1 in job"):
+            accept("passive-1", message, joint=joint, keys={})
+    with pytest.raises(PartyError, match="signed another joint statement than the one that it was sent"):
+        accept("passive-1", message, joint=run.joint.model_copy(update={"software": "fedora 2"}), keys={})
     loose = json.dumps(json.loads(message.statement))
     message = Statement(statement=loose, public_key=key.public, signature=key.sign(loose.encode()))
     with pytest.raises(PartyError, match="sent a statement that cannot be used: is not canonical JSON"):
-        accept("passive-1", message, job=JOB, active="active", keys={})
+        accept("passive-1", message, joint=run.joint, keys={})
 
 
 def test_statements_that_do_not_fit_together_make_no_certificate(run: Run, tmp_path: Path) -> None:
-    odd = one_statement(tmp_path, "passive-1", {"form": "scalar", "omega": 0.5})
+    odd = one_statement(tmp_path, "passive-1", run.joint, {"form": "scalar", "omega": 0.5})
     signed = {**run.statements, "passive-1": sign_statement(odd, run.keys["passive-1"])}
     with pytest.raises(CertificateError, match=r"do not fit together: the parties state different Ω: 0\.5, 0\.75"):
         certificate(
-            job=JOB,
-            key=run.keys["coordinator"],
-            active="active",
+            joint=run.joint,
+            asked=ASKED,
             statements=signed,
+            key=run.keys[COORDINATOR],
             keys={},
-            kind="samples",
-            method="fedora",
-            settings={},
-            rounds=1,
-            stopped="",
-            dual="scalar",
-            metrics=METRICS,
+            traffic=traffic(),
+            seconds=1.0,
         )
 
 
 def test_a_party_signs_no_number_that_is_not_one(tmp_path: Path) -> None:
     with pytest.raises(FedoraError, match=r"passive-1's statement: dual\.scalar\.omega: should be a finite number"):
-        one_statement(tmp_path, "passive-1", {"form": "scalar", "omega": float("nan")})
+        one_statement(tmp_path, "passive-1", joint_statement("scalar"), {"form": "scalar", "omega": float("nan")})
 
 
 def test_a_passive_party_cannot_state_what_needs_labels(tmp_path: Path) -> None:
-    content = one_statement(tmp_path, "active", SCALAR)
+    joint = joint_statement("scalar")
+    content = one_statement(tmp_path, "active", joint, SCALAR)
     message = canonical(content | {"role": "passive", "party": "passive-1"})
     key = SigningKey.load_or_make(tmp_path)
     signed = Statement(statement=message.decode(), public_key=key.public, signature=key.sign(message))
     with pytest.raises(PartyError, match="is passive and has no labels"):
-        accept("passive-1", signed, job=JOB, active="active", keys={})
+        accept("passive-1", signed, joint=joint, keys={})
 
 
 # The command
 
 
+def trust(run: Run, *members: str) -> list[str]:
+    """Return the words that pin some members' keys."""
+    return [word for name in members for word in ("--trust", f"{name}={run.public_keys[name]}")]
+
+
 def test_the_command_checks_a_run_s_folder_and_says_what_is_claimed_and_what_not(run: Run) -> None:
-    done = verify_command(run.folder, "--request", run.folder / "keys" / "passive-1" / "requests" / f"{JOB}.json")
+    request = run.folder / "keys" / "passive-1" / "requests" / f"{JOB}.json"
+    done = verify_command(run.folder, "--request", request, *trust(run, COORDINATOR, *PARTIES))
     assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"Holds: certificate of job {JOB}, ") and not done.stderr
     assert "✗" not in done.stdout
-    assert "  ✓ passive-2 signed with the key that the federation file gives for it\n" in done.stdout
+    assert "  ✓ passive-2 signed with the key that you gave for it\n" in done.stdout
     assert f"  ✓ passive-1's model after is {run.folder}/models/passive-1/unlearned.safetensors\n" in done.stdout
     assert "are those that passive-1 committed to\n" in done.stdout.replace("\n    ", " ")
     for sentence in (*claims.ALWAYS, claims.FEASIBLE, *claims.NEVER):
         assert " ".join(sentence.split()) in " ".join(done.stdout.split())
+
+
+def test_keys_are_vouched_for_by_a_federation_file_a_file_of_keys_or_the_command_line(run: Run, tmp_path: Path) -> None:
+    federation = tmp_path / "federation.yaml"
+    federation.write_bytes((run.folder / "federation.yaml").read_bytes())
+    some = {name: run.public_keys[name] for name in (COORDINATOR, "active")}
+    pinned = write_yaml(tmp_path / "keys.yaml", {"keys": some})
+    assert verify_command(run.folder, "--federation", federation).returncode == 0
+    assert verify_command(run.folder, "--trusted-keys", pinned, *trust(run, *PARTIES[1:])).returncode == 0
+
+
+@pytest.mark.parametrize("whom", [(), (COORDINATOR,), PARTIES, (COORDINATOR, "active", "passive-1")])
+def test_a_certificate_whose_keys_nobody_from_outside_vouches_for_is_not_checked(
+    whom: tuple[str, ...], run: Run
+) -> None:
+    strangers = ", ".join(name for name in (COORDINATOR, *PARTIES) if name not in whom)
+    for path in (run.folder, run.folder / "certificate.json"):
+        done = verify_command(path, *trust(run, *whom))
+        assert done.returncode == UncheckedError.exit_code == 8
+        assert done.stdout.startswith(f"Not checked: nothing from outside vouches for the keys of {strangers}, ")
+        assert "✗" not in done.stdout and len(done.stderr.splitlines()) == 1
+
+
+def test_what_came_in_the_folder_of_a_certificate_does_not_vouch_for_it(run: Run) -> None:
+    assert verify_command(run.folder, "--federation", run.folder / "federation.yaml").returncode == 8
+    pinned = write_yaml(run.folder / "keys.yaml", {"keys": run.public_keys})
+    done = verify_command(run.folder, "--trusted-keys", pinned)
+    assert done.returncode == SettingsError.exit_code and "came with the certificate" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["active"], "--trust: 'active' is not a member's key; allowed: NAME=KEY"),
+        (["active=AB"], "--trust: 'active=AB' is not a member's key"),
+        (["active=" + "ab" * 32, "active=" + "cd" * 32], "two different keys are given for active"),
+    ],
+)
+def test_a_key_that_is_none_is_not_trusted(given: list[str], said: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        trusted_keys({}, None, given)
+    assert said in str(caught.value)
 
 
 def test_the_command_fails_with_its_own_exit_code_and_repeats_no_claim(run: Run, tmp_path: Path) -> None:
@@ -719,8 +977,9 @@ def test_the_command_fails_with_its_own_exit_code_and_repeats_no_claim(run: Run,
     path.write_bytes(canonical(content))
     done = verify_command(path)
     assert done.returncode == CertificateError.exit_code == 7
+    assert done.stdout.startswith("Does not hold: 1 of ")
     assert "  ✗ the coordinator's signature does not fit: the whole was changed since\n" in done.stdout
-    assert "  – whose keys these are, nobody here vouches for" in done.stdout
+    assert "  – whether the key that active signed with is its own, nothing from outside says" in done.stdout
     assert claims.FEASIBLE not in done.stdout
     assert done.stderr.startswith(f"error: {path}: does not hold: 1 of ") and len(done.stderr.splitlines()) == 1
 
@@ -738,14 +997,14 @@ def test_the_documented_check_needs_only_json_and_ed25519(run: Run) -> None:
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=run.folder, text=True, capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [f"{name} signed" for name in ("coordinator", *PARTIES)]
+    assert done.stdout.splitlines() == [f"{name} signed" for name in (COORDINATOR, *PARTIES)]
 
 
 def test_signed_text_can_be_cut_out_of_the_file_line_by_line(run: Run) -> None:
     lines = run.text.splitlines(keepends=True)
     start = lines.index('  "coordinator": {\n')
     end = lines.index("  },\n", start)
-    seal = run.content["coordinator"]
+    seal = run.content[COORDINATOR]
     assert verify(seal["public_key"], "".join(lines[:start] + lines[end + 1 :]).encode(), seal["signature"])
     start = lines.index('    "passive-1": {\n', lines.index('  "statements": {\n'))
     start = lines.index('      "statement": {\n', start)

@@ -20,7 +20,7 @@ from rich.console import Console
 from fedora_vfl.cli import demo
 from fedora_vfl.cli.following import Follower
 from fedora_vfl.cluster.preparation import load_job
-from fedora_vfl.errors import CertificateError, DataError, SettingsError, StoppedError
+from fedora_vfl.errors import CertificateError, DataError, SettingsError, StoppedError, UncheckedError
 from protos.fedora.v1.control_pb2 import Event, PhaseFinished, PhaseStarted
 from tests.conftest import write_people, write_yaml
 
@@ -231,8 +231,10 @@ def test_a_run_that_forgets_says_what_it_left_and_how_to_check_it(forgotten: For
     names = "result.json, ledger.csv, certificate.json, rounds.png"
     assert any(line.startswith(f"Written to out: {names}") for line in forgotten.said)
     assert all((forgotten.folder / "out" / name).stat().st_size for name in names.split(", "))
-    assert "The signed certificate is out/certificate.json; check it: fedora verify out" in forgotten.said
-    assert fedora("verify", "out", cwd=forgotten.folder).returncode == 0
+    said = "The signed certificate is out/certificate.json; check it: fedora "
+    (command,) = (line.removeprefix(said) for line in forgotten.said if line.startswith(said))
+    assert fedora(*command.split(), cwd=forgotten.folder).returncode == 0
+    assert fedora("verify", "out", cwd=forgotten.folder).returncode == UncheckedError.exit_code
 
 
 def test_what_is_only_measured_takes_one_line_a_model(forgotten: Forgotten) -> None:

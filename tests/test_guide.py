@@ -123,7 +123,7 @@ def test_the_guide_leads_to_a_proof_that_everybody_can_check(said: Said) -> None
     assert set(checked) == set(PARTIES)
     for name, text in checked.items():
         assert "✗" not in text
-        assert f"{name} signed with the key that the federation file gives for it" in text
+        assert f"{name} signed with the key that you gave for it" in text
         assert f"{name}'s model after is models/{name}/spring-2.safetensors" in text
     assert (folder / "bank/results/spring-2/ledger.csv").exists()
 

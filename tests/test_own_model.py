@@ -12,7 +12,7 @@ from fedora_vfl.cluster.local import LocalCluster
 from fedora_vfl.cluster.preparation import prepare
 from fedora_vfl.cluster.runs import run_on
 from fedora_vfl.errors import SettingsError
-from tests.conftest import as_job
+from tests.conftest import as_job, pinned_keys
 from tests.pages import block, commands
 from tests.test_command_line import fedora
 
@@ -38,7 +38,7 @@ def test_the_example_of_the_page_runs_as_the_page_says(folder: Path) -> None:
     for party in ("passive-1", "passive-2", "active"):
         with safe_open(folder / "out" / "models" / party / "unlearned.safetensors", "pt") as saved:
             assert any("inner" in name for name in saved.keys())  # noqa: SIM118  (it is no mapping)
-    assert fedora("verify", "out", cwd=folder).returncode == 0
+    assert fedora("verify", "out", *pinned_keys(folder / "out"), cwd=folder).returncode == 0
 
 
 def test_a_party_that_was_started_without_the_file_refuses_the_job_in_a_sentence(folder: Path) -> None:

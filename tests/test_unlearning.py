@@ -21,7 +21,7 @@ from fedora_vfl.errors import CertificateError, SettingsError
 from fedora_vfl.sampling.seeds import derive
 from fedora_vfl.settings.federation import load_federation
 from tests import reference
-from tests.conftest import as_job, run, write_people
+from tests.conftest import as_job, pinned_keys, run, write_people
 from tests.test_command_line import fedora
 from tests.test_unlearning_equality import requested
 
@@ -149,7 +149,8 @@ def test_the_command_accepts_the_certificate_and_the_request_that_a_party_kept(w
     kept = [path for path in whole_class.folder.rglob(f"{job}.json") if path.parent.name == "requests"]
     assert len(kept) == len(PARTIES)
     requests = [word for path in kept for word in ("--request", str(path))]
-    checked = fedora("verify", whole_class.folder, *requests, cwd=whole_class.folder)
+    folder = whole_class.folder
+    checked = fedora("verify", folder, *requests, *pinned_keys(folder), cwd=folder)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     ids = {tuple(json.loads(path.read_text())["ids"]) for path in kept}
     assert len(ids) == 1 and len(ids.pop()) == whole_class.result["forget"]["rows"], "all keep the same request"

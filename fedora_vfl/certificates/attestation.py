@@ -3,18 +3,41 @@
 import hashlib
 import hmac
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    model_validator,
+)
+
+from fedora_vfl.errors import CertificateError
 
 JOB_ID = r"[0-9A-Za-z-]{1,64}"
+
+
+def _moment(text: str) -> str:
+    datetime.fromisoformat(text)  # a ValueError says what is wrong with it
+    return text
+
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 JobId = Annotated[str, Field(pattern=f"^{JOB_ID}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"), AfterValidator(_moment)]
 Figures = dict[str, float | None]
+
+SECRET_BYTES = 32  # of a request, shared by its parties
+
+# Documents of earlier forms, and the last release that reads them.
+EARLIER = dict.fromkeys(("fedora-certificate-1", "fedora-statement-1", "fedora-request-1"), "0.5.0")
 
 
 class Record(BaseModel):
@@ -91,11 +114,13 @@ class CountedBytes(Record):
 class Attestation(Record):
     """A party's statement. Figures it does not know, or that the method does not have, are null."""
 
-    format: Literal["fedora-statement-1"] = "fedora-statement-1"
+    format: Literal["fedora-statement-2"] = "fedora-statement-2"
     job: JobId
     party: Name
     role: Literal["active", "passive"]
-    time: Time
+    joint: Digest  # SHA-256 of the joint statement, which it stands by too
+    began: Time  # when it dropped the rows
+    ended: Time  # when it signed
     software: str
     commitment: Digest  # to the ids it dropped
     rows: Rows
@@ -104,7 +129,7 @@ class Attestation(Record):
     change_squared: NonNegativeFloat  # ‖θ_i − θ_i,init‖²
     dual: Dual | None
     residual: Residual | None
-    bytes: dict[str, CountedBytes] | None  # by kind of message
+    bytes: dict[str, CountedBytes]  # by kind of message
     uncertainty: Uncertainty | None  # active party
     metrics: dict[str, Figures] | None  # active party: by model, figures by name
 
@@ -118,22 +143,31 @@ class Attestation(Record):
 class Opening(Record):
     """What opens a commitment. It stays with the party that made it, until that party shows it to somebody."""
 
-    format: Literal["fedora-request-1"] = "fedora-request-1"
+    format: Literal["fedora-request-2"] = "fedora-request-2"
     job: JobId
     party: Name
-    key: Digest  # 32 random bytes
+    key: Digest  # the request's secret, 32 random bytes
     ids: list[str]
     commitment: Digest
 
 
-def commit_to(ids: Sequence[str], key: bytes) -> str:
-    """Return a commitment to some ids in any order: it tells nothing without the key, and fits no other ids.
+def commit_to(ids: Sequence[str], secret: bytes, *, job: str) -> str:
+    """Return a commitment to some ids in any order: it tells nothing without the secret, and fits no other ids.
 
-    HMAC-SHA256 over the sorted ids, each behind its length in eight bytes, so that no two lists run together alike.
+    HMAC-SHA256 over the job and the sorted ids, each behind its length in eight bytes, so that no two lists run
+    together alike. The job is there so that a secret used twice does not show that two jobs forget the same ids.
     """
-    texts = sorted(one.encode() for one in ids)
+    texts = [job.encode(), *sorted(one.encode() for one in ids)]
     content = b"".join(len(text).to_bytes(8, "big") + text for text in texts)
-    return hmac.new(key, content, hashlib.sha256).hexdigest()
+    return hmac.new(secret, content, hashlib.sha256).hexdigest()
+
+
+def check_form(content: object) -> None:
+    """Refuse a document of an earlier form, and say which release reads it."""
+    found = content.get("format") if isinstance(content, Mapping) else None
+    if isinstance(found, str) and found in EARLIER:
+        release = EARLIER[found]
+        raise CertificateError(f"is of the form {found}, which is read by release {release} and earlier: install that")
 
 
 def is_job_id(text: str) -> bool:

@@ -4,9 +4,10 @@ A changed sentence is a new format of the certificate: see FORMAT in fedora_vfl/
 """
 
 ALWAYS = (
-    "Every party states under its own signature that it took the rows of the request, as many as every other party, "
-    "out of its training rows, which phases it has run since, and which files hold its model before and after.",
-    "The figures under `metrics` come from the active party; those that its statement repeats are under its signature.",
+    "Every party states under its own signature that it took the rows of the request, the same as every other party, "
+    "out of its training rows, by which method and settings, when, which phases it has run since, and which files hold "
+    "its model before and after.",
+    "All figures under `metrics` are the active party's, under its signature.",
 )
 
 FEASIBLE = "The final model meets the constraint: L_u, the uncertainty loss on the forgotten rows, is at least γ."

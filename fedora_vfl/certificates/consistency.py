@@ -1,12 +1,13 @@
 """Whether an unlearning certificate contradicts itself: the coordinator's account, the statements, the arithmetic."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fedora_vfl.certificates.attestation import Attestation, ScalarDual
+from fedora_vfl.certificates.attestation import Attestation, CountedBytes, ScalarDual
 from fedora_vfl.certificates.claims import claims, does_not_claim
-from fedora_vfl.certificates.form import Certificate, PhaseBytes, final, gaps
+from fedora_vfl.certificates.form import Certificate, LinkBytes, PhaseBytes, final, gaps, joint_of
+from fedora_vfl.certificates.joint import digest, fits_clocks
 from fedora_vfl.wire.meter import TENSOR_KINDS
 
 
@@ -23,8 +24,13 @@ def consistency(made: Certificate) -> list[tuple[str, list[str]]]:
         return checks  # what follows compares the parties' statements one by one
     return [
         *checks,
-        ("the certificate repeats the parties' digests, rows and commitments as they signed them", _repeated(made)),
-        ("all parties dropped the same number of rows, keep the same number, and ran the same phases", _alike(made)),
+        ("every party signed this request, method, settings, time and phases", _joint(made)),
+        ("the certificate repeats the parties' digests and rows as they signed them", _repeated(made)),
+        (
+            "all parties committed to the same rows, dropped and keep equally many, and ran the same phases",
+            _alike(made),
+        ),
+        ("the certificate's time is one at which every party was at work", _times(made)),
         ("the dual variables are of one form, and the scalar one is the same at all parties", _duals(made)),
         ("L_u, γ and the metrics are those that the active party signed", _measured(made)),
         (
@@ -32,7 +38,7 @@ def consistency(made: Certificate) -> list[tuple[str, list[str]]]:
             _arithmetic(made),
         ),
         ("gaps to the retrained model are differences of the metrics", _gaps(made)),
-        ("bytes add up, over phases and links, and no party counted more than the ledger has", _bytes(made)),
+        ("bytes add up, over phases and links, and are those that every party counted", _bytes(made)),
         ("the sentences on what is claimed are those that the figures allow", _sentences(made)),
     ]
 
@@ -42,27 +48,39 @@ def _attestations(made: Certificate) -> dict[str, Attestation]:
 
 
 def _active(made: Certificate) -> Attestation:
-    return next(one for one in _attestations(made).values() if one.role == "active")
+    return made.statements[made.parties.active].statement
 
 
 def _members(made: Certificate) -> list[str]:
     stated = _attestations(made)
     broken = [f"the statement under {name} is {one.party}'s" for name, one in stated.items() if one.party != name]
     broken += [f"{name}'s statement is of job {one.job}" for name, one in stated.items() if one.job != made.job]
-    active = [name for name, one in stated.items() if one.role == "active"]
-    if len(active) != 1:
-        broken.append(f"{len(active)} parties call themselves active ({', '.join(active) or 'none'}), not one")
-    for what, names in (
-        ("models", made.models),
-        ("rows", made.rows),
-        ("request.commitments", made.request.commitments),
-    ):
-        if set(names) != set(stated):
-            broken.append(f"{what} has {', '.join(sorted(names))}, but statements are from {', '.join(sorted(stated))}")
+    for name, one in stated.items():
+        if (one.role == "active") != (name == made.parties.active):
+            broken.append(f"{name} calls itself {one.role}, but `parties` has {made.parties.active} for active")
+    everyone = {made.parties.active, *made.parties.passive}
+    for what, names in (("statements", stated), ("models", made.models), ("rows", made.rows)):
+        if set(names) != everyone:
+            there, here = ", ".join(sorted(everyone)), ", ".join(sorted(names))
+            broken.append(f"the parties are {there}, but {what} has {here or 'nobody'}")
     keys = [*(one.public_key for one in made.statements.values()), made.coordinator.public_key]
     if len(set(keys)) < len(keys):
         broken.append("two members sign with the same key")
     return broken
+
+
+def _joint(made: Certificate) -> list[str]:
+    expected = digest(joint_of(made))
+    others = [name for name, one in _attestations(made).items() if one.joint != expected]
+    return [f"{', '.join(others)} signed another request, method, time or phases than this"] if others else []
+
+
+def _times(made: Certificate) -> list[str]:
+    return [
+        f"{name} was at work from {one.began} to {one.ended}, but the certificate is of {made.time}"
+        for name, one in _attestations(made).items()
+        if not fits_clocks(made.time, one.began, one.ended)
+    ]
 
 
 def _repeated(made: Certificate) -> list[str]:
@@ -73,8 +91,6 @@ def _repeated(made: Certificate) -> list[str]:
                 broken.append(f"{name} signed another model {when} than `models` says")
         if made.rows[name] != one.rows:
             broken.append(f"{name} signed other row counts than `rows` says")
-        if made.request.commitments[name] != one.commitment:
-            broken.append(f"{name} signed another commitment than `request` says")
         if one.change_squared > 0 and one.models.before.sha256 == one.models.after.sha256:
             broken.append(f"{name} says that its parameters changed, but its two model files are the same")
     return broken
@@ -84,13 +100,17 @@ def _alike(made: Certificate) -> list[str]:
     active = _active(made)
     broken = []
     for name, one in _attestations(made).items():
+        if one.commitment != made.request.commitment:
+            broken.append(f"{name} committed to other rows than `request` says")
         if one.rows.dropped != made.request.rows:
             broken.append(f"{name} dropped {one.rows.dropped} rows, but {made.request.rows} were asked for")
         if one.rows.remaining != active.rows.remaining:
             broken.append(f"{name} keeps {one.rows.remaining} rows, but {active.party} {active.rows.remaining}")
-        offline = name in made.method.settings.get("offline", ())
-        if one.phases != active.phases and not (offline and _part(one.phases, active.phases)):
-            broken.append(f"{name} ran other phases than {active.party}")
+        offline = name in made.method.listed("offline")
+        if one.phases != made.phases and not (offline and _part(one.phases, made.phases)):
+            broken.append(f"{name} ran other phases than `phases` says")
+    if made.method.settings.get("method", made.method.name) != made.method.name:
+        broken.append("`method.settings` are those of another method")
     if (made.request.kind == "classes") != (made.request.classes is not None and made.request.percent is not None):
         broken.append("`request` names classes and a percentage without being a request for classes, or the other way")
     return broken
@@ -120,11 +140,16 @@ def _measured(made: Certificate) -> list[str]:
     broken = []
     if made.final.uncertainty != active.uncertainty:
         broken.append(f"`final.uncertainty` is not what {active.party} signed")
-    for model, figures in (active.metrics or {}).items():
-        for name, value in figures.items():
-            given = made.metrics.get(model, {}).get(name)
-            if given != value:
-                broken.append(f"`metrics` gives {given} for {name} of {model}, but {active.party} signed {value}")
+    signed = active.metrics or {}
+    for model in sorted({*made.metrics, *signed}):
+        given, stated = made.metrics.get(model), signed.get(model)
+        if given is None or stated is None:
+            broken.append(f"`metrics` has {model} without {active.party}'s signature, or leaves it out")
+            continue
+        for name in sorted({*given, *stated}):
+            if (name in given) != (name in stated) or given[name] != stated[name]:
+                said = f"{given.get(name)} for {name} of {model}, but {active.party} signed {stated.get(name)}"
+                broken.append(f"`metrics` gives {said}")
     return broken
 
 
@@ -166,8 +191,6 @@ def _gaps(made: Certificate) -> list[str]:
 
 
 def _bytes(made: Certificate) -> list[str]:
-    if made.bytes is None:
-        return []
     whole, broken = made.bytes, []
     exchanged = [line for line in whole.links if line.kind in TENSOR_KINDS]
     for name in PhaseBytes.model_fields:
@@ -177,13 +200,26 @@ def _bytes(made: Certificate) -> list[str]:
         if name != "predicted" and (summed := sum(getattr(line, name) for line in exchanged)) != total:
             broken.append(f"`bytes.{name}` is {total}, but its links add up to {summed}")
     for party, one in _attestations(made).items():
-        for kind, counted in (one.bytes or {}).items():
-            lines = [line for line in whole.links if line.kind == kind]
-            sent = sum(line.protobuf for line in lines if line.direction.startswith(f"{party}->"))
-            received = sum(line.protobuf for line in lines if line.direction.endswith(f"->{party}"))
-            if counted.sent > sent or counted.received > received:
-                broken.append(f"{party} counted more bytes of {kind} messages than the ledger has")
+        for kind in sorted({*one.bytes, *(line.kind for line in whole.links)}):
+            counted = one.bytes.get(kind, CountedBytes(sent=0, received=0))
+            if not _counted_alike(kind, counted, _of_party(party, kind, whole.links)):
+                broken.append(f"{party} counted other bytes of {kind} messages than the ledger has")
     return broken
+
+
+def _of_party(party: str, kind: str, links: Iterable[LinkBytes]) -> CountedBytes:
+    lines = [line for line in links if line.kind == kind]
+    return CountedBytes(
+        sent=sum(line.protobuf for line in lines if line.direction.startswith(f"{party}->")),
+        received=sum(line.protobuf for line in lines if line.direction.endswith(f"->{party}")),
+    )
+
+
+def _counted_alike(kind: str, counted: CountedBytes, booked: CountedBytes) -> bool:
+    """Compare a party's count with the ledger's, which also has the control messages that follow a statement."""
+    if kind == "control":
+        return counted.sent <= booked.sent and counted.received <= booked.received
+    return counted == booked
 
 
 def _sentences(made: Certificate) -> list[str]:

@@ -20,13 +20,15 @@ from fedora_vfl.certificates.attestation import (
     ScalarDual,
     Time,
     Uncertainty,
+    check_form,
 )
+from fedora_vfl.certificates.joint import Asked, JointRequest, JointStatement, Method, ModelNames, Parties, digest
 from fedora_vfl.settings.files import check
 from fedora_vfl.signing import canonical
 from fedora_vfl.wire.protocol import COORDINATOR
 
 # Raised whenever a field, or a sentence in claims.py, changes: a certificate is held to the form and words of its time.
-FORMAT = "fedora-certificate-1"
+FORMAT = "fedora-certificate-2"
 
 NO_SLACKNESS = {
     "parameterwise": "Complementary slackness belongs to the scalar form; the parameterwise form compares γ with the "
@@ -35,25 +37,11 @@ NO_SLACKNESS = {
 }
 
 
-class Asked(Record):
-    """What was asked, without the ids: every party has committed to these with a key of its own."""
+class Request(Asked):
+    """What was asked, without the ids: every party has committed to these under the secret that the parties share."""
 
-    kind: Literal["ids", "classes", "samples"]
     rows: PositiveInt
-    classes: list[str] | None
-    percent: Annotated[float, Field(gt=0, le=100)] | None
-    commitments: dict[Name, Digest]
-
-
-class Method(Record):
-    """How it was done."""
-
-    name: Name
-    settings: dict[str, Any]
-    goal: Literal["uncertain", "as-retrained"] | None
-    dual: Literal["scalar", "parameterwise"] | None
-    rounds: NonNegativeInt
-    stopped: str
+    commitment: Digest
 
 
 class Final(Record):
@@ -115,19 +103,21 @@ class Seal(Record):
 class Certificate(Record):
     """The whole."""
 
-    format: Literal["fedora-certificate-1"]
+    format: Literal["fedora-certificate-2"]
     job: JobId
     time: Time
     software: str
-    request: Asked
+    parties: Parties
+    request: Request
     method: Method
+    phases: dict[str, NonNegativeInt]
     final: Final
     models: dict[Name, Models]
     rows: dict[Name, Rows]
     metrics: dict[Name, Figures]
     gaps: dict[str, float] | None
-    bytes: Bytes | None
-    seconds: NonNegativeFloat | None
+    bytes: Bytes
+    seconds: NonNegativeFloat
     claims: list[str]
     does_not_claim: list[str]
     statements: dict[Name, SignedStatement]
@@ -136,7 +126,24 @@ class Certificate(Record):
 
 def read(content: object) -> Certificate:
     """Read a certificate from parsed JSON: every field there and of its form."""
+    check_form(content)
     return check(content, Certificate, origin="certificate")
+
+
+def joint_of(made: Certificate) -> JointStatement:
+    """Return the joint statement that a certificate's fields amount to."""
+    request, models = made.request, made.statements[made.parties.active].statement.models
+    asked = Asked(kind=request.kind, classes=request.classes, percent=request.percent, salt=request.salt)
+    return JointStatement(
+        job=made.job,
+        time=made.time,
+        software=made.software,
+        parties=made.parties,
+        request=JointRequest(rows=request.rows, commitment=request.commitment, asked=digest(asked)),
+        method=made.method,
+        phases=made.phases,
+        models=ModelNames(before=models.before.name, after=models.after.name),
+    )
 
 
 def sealed_bytes(content: Mapping[str, Any]) -> bytes:

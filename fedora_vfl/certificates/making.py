@@ -1,21 +1,21 @@
 """certificate.json: what was asked, done and measured in one unlearning, signed by every party and the coordinator."""
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from typing import Any
 
 from fedora_vfl.certificates.attestation import Attestation
 from fedora_vfl.certificates.claims import claims, does_not_claim
 from fedora_vfl.certificates.consistency import contradictions
 from fedora_vfl.certificates.form import FORMAT, LinkBytes, PhaseBytes, final, gaps, read, sealed_bytes
+from fedora_vfl.certificates.joint import Asked, JointStatement, digest
 from fedora_vfl.errors import CertificateError, FedoraError, PartyError
 from fedora_vfl.settings.files import check
 from fedora_vfl.signing import SigningKey, canonical, parse_canonical, verify
-from fedora_vfl.wire.protocol import COORDINATOR, VERSION
+from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.control_pb2 import Statement
 
 
-def accept(party: str, message: Statement, *, job: str, active: str, keys: Mapping[str, str]) -> dict[str, Any]:
+def accept(party: str, message: Statement, *, joint: JointStatement, keys: Mapping[str, str]) -> dict[str, Any]:
     """Return a party's signed statement as it goes into the certificate, or refuse it in that party's name.
 
     `keys` are the federation's public keys by member; a party that has none there may sign with any key.
@@ -30,72 +30,54 @@ def accept(party: str, message: Statement, *, job: str, active: str, keys: Mappi
         stated = check(content, Attestation, origin="statement")
     except FedoraError as error:
         raise PartyError(party, f"sent a statement that cannot be used: {error}") from None
-    expected = (job, party, "active" if party == active else "passive")
+    expected = (joint.job, party, "active" if party == joint.parties.active else "passive")
     if (stated.job, stated.party, stated.role) != expected:
         said = f"{stated.role} party {stated.party} in job {stated.job}"
-        raise PartyError(party, f"sent a statement of {said}, not its own of job {job}")
+        raise PartyError(party, f"sent a statement of {said}, not its own of job {joint.job}")
+    if stated.joint != digest(joint):
+        raise PartyError(party, "signed another joint statement than the one that it was sent")
     return {"statement": content, "public_key": message.public_key, "signature": message.signature}
 
 
 def certificate(
     *,
-    job: str,
-    key: SigningKey,
-    active: str,
+    joint: JointStatement,
+    asked: Asked,
     statements: Mapping[str, Statement],
+    key: SigningKey,
     keys: Mapping[str, str],
-    kind: str,
-    method: str,
-    settings: Mapping[str, Any],
-    rounds: int,
-    stopped: str,
-    goal: str | None = None,
-    dual: str | None = None,
-    classes: Sequence[str] | None = None,
-    percent: float | None = None,
-    metrics: Mapping[str, Mapping[str, float | None]] | None = None,
-    traffic: Mapping[str, Any] | None = None,
-    seconds: float | None = None,
+    traffic: Mapping[str, Any],
+    seconds: float,
 ) -> str:
-    """Put the parties' statements and the coordinator's own account together, sign the whole, return the file's text.
+    """Put the parties' statements together, add what is the coordinator's own, sign the whole, return the file's text.
 
-    `kind` is ids, classes (with `classes` and `percent`) or samples; `dual` is scalar, parameterwise or None; `metrics`
-    are figures by model (original, unlearned, retrain); `traffic` is the ledger's summary of the whole job.
+    Args:
+        joint: What all parties have signed alike.
+        asked: What the rows of the request have in common, which the joint statement has a digest of.
+        statements: Every party's own statement.
+        key: The coordinator's.
+        keys: The federation's public keys by member, as far as they are known.
+        traffic: The ledger's summary of the whole job.
+        seconds: How long the job took.
     """
-    signed = {name: accept(name, one, job=job, active=active, keys=keys) for name, one in sorted(statements.items())}
+    signed = {name: accept(name, one, joint=joint, keys=keys) for name, one in sorted(statements.items())}
     stated = {name: check(one["statement"], Attestation, origin=name) for name, one in signed.items()}
-    standing = final(stated, active)
+    standing, metrics = final(stated, joint.parties.active), dict(stated[joint.parties.active].metrics or {})
     shortfall, stationarity = standing["constraint_residual"], standing["stationarity_residual"]
-    figures = {model: dict(one) for model, one in (metrics or {}).items()}
+    request = {"rows": joint.request.rows, "commitment": joint.request.commitment}
     content: dict[str, Any] = {
+        **joint.model_dump(),
         "format": FORMAT,
-        "job": job,
-        "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "software": f"fedora {VERSION}",
-        "request": {
-            "kind": kind,
-            "rows": stated[active].rows.dropped,
-            "classes": None if classes is None else list(classes),
-            "percent": percent,
-            "commitments": {name: one.commitment for name, one in stated.items()},
-        },
-        "method": {
-            "name": method,
-            "settings": dict(settings),
-            "goal": goal,
-            "dual": dual,
-            "rounds": rounds,
-            "stopped": stopped,
-        },
+        "request": asked.model_dump() | request,
         "final": standing,
         "models": {name: one.models.model_dump() for name, one in stated.items()},
         "rows": {name: one.rows.model_dump() for name, one in stated.items()},
-        "metrics": figures,
-        "gaps": gaps(figures),
-        "bytes": None if traffic is None else _known(traffic),
+        "metrics": metrics,
+        "gaps": gaps(metrics),
+        "bytes": _known(traffic),
         "seconds": seconds,
-        "claims": claims(dual, shortfall),
-        "does_not_claim": does_not_claim(dual, goal, shortfall, stationarity),
+        "claims": claims(joint.method.dual, shortfall),
+        "does_not_claim": does_not_claim(joint.method.dual, joint.method.goal, shortfall, stationarity),
         "statements": signed,
     }
     sealed = content | {COORDINATOR: {"public_key": key.public, "signature": key.sign(sealed_bytes(content))}}

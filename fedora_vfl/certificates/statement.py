@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fedora_vfl.certificates.attestation import Attestation, Opening, commit_to, is_job_id
+from fedora_vfl.certificates.attestation import SECRET_BYTES, Attestation, Opening, check_form, commit_to, is_job_id
+from fedora_vfl.certificates.joint import JointStatement, digest
 from fedora_vfl.errors import DataError, FedoraError, PartyError
 from fedora_vfl.settings.files import check
 from fedora_vfl.signing import SigningKey, canonical, parse_canonical
@@ -16,32 +17,41 @@ from fedora_vfl.wire.protocol import COORDINATOR, VERSION
 from protos.fedora.v1.control_pb2 import Statement
 
 
-def commit(keys: Path, *, job: str, party: str, ids: Iterable[str]) -> str:
-    """Commit to the ids of a request; key and ids are kept in the party's own folder, where they open the commitment.
+def request_secret(keys: Path, *, job: str) -> bytes:
+    """Return a secret for a job's request: a fresh one, or that of a party which has come back."""
+    path = _kept_request(keys, job)
+    return bytes.fromhex(open_request(path).key) if path.exists() else secrets.token_bytes(SECRET_BYTES)
+
+
+def commit(keys: Path, *, job: str, party: str, ids: Iterable[str], secret: bytes) -> str:
+    """Commit to the ids of a request; secret and ids, which open the commitment, are kept in the party's own folder.
 
     The same request of the same job gets the same commitment again, so that a party may come back and go on.
     """
-    if not is_job_id(job):
-        raise PartyError(COORDINATOR, f"named the job {job!r}, which is not a name for a file")
-    wanted = sorted(set(ids))
-    key = secrets.token_bytes(32)
-    made = Opening(job=job, party=party, key=key.hex(), ids=wanted, commitment=commit_to(wanted, key))
-    path = keys / "requests" / f"{job}.json"
+    path, wanted = _kept_request(keys, job), sorted(set(ids))
+    commitment = commit_to(wanted, secret, job=job)
+    made = Opening(job=job, party=party, key=secret.hex(), ids=wanted, commitment=commitment)
     try:
-        if create_privately(path, canonical(made.model_dump())):
-            return made.commitment
+        created = create_privately(path, canonical(made.model_dump()))
     except OSError as error:
         raise DataError(f"{path}: the request cannot be kept: {error.strerror}") from None
-    kept = open_request(path)
-    if (kept.party, kept.ids) != (party, wanted):
+    if not created and open_request(path) != made:
         raise DataError(f"{path}: holds another request of the same job; move it away")
-    return kept.commitment
+    return commitment
+
+
+def _kept_request(keys: Path, job: str) -> Path:
+    if not is_job_id(job):
+        raise PartyError(COORDINATOR, f"named the job {job!r}, which is not a name for a file")
+    return keys / "requests" / f"{job}.json"
 
 
 def open_request(path: Path) -> Opening:
     """Read a request that a party kept. Whether it opens a commitment is for the reader to find out."""
     try:
-        return check(parse_canonical(path.read_bytes()), Opening, origin=str(path))
+        content = parse_canonical(path.read_bytes())
+        check_form(content)
+        return check(content, Opening, origin=str(path))
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     except FedoraError as error:
@@ -53,6 +63,8 @@ def statement(
     job: str,
     party: str,
     role: str,
+    joint: JointStatement,
+    began: str,
     commitment: str,
     dropped: int,
     remaining: int,
@@ -60,16 +72,16 @@ def statement(
     before: Path,
     after: Path,
     change_squared: float,
+    traffic: Mapping[str, tuple[int, int]],
     dual: Mapping[str, Any] | None = None,
     residual_squared: float | None = None,
     residual_rows: int | None = None,
-    traffic: Mapping[str, tuple[int, int]] | None = None,
     uncertainty: Mapping[str, Any] | None = None,
     metrics: Mapping[str, Mapping[str, float | None]] | None = None,
 ) -> dict[str, Any]:
-    """Put a party's statement together.
+    """Put a party's statement together; it ends here and now.
 
-    `before` and `after` are the model files, whose digests are taken here and now. `dual` is `{"form": "scalar",
+    `before` and `after` are the model files, whose digests are taken. `dual` is `{"form": "scalar",
     "omega": Ω}` or `{"form": "parameterwise", "norm": …, "largest": …, "positive_share": …, "parameters": …}`.
     `traffic` has protobuf bytes sent and received by kind of message. The active party adds `uncertainty`, `{"loss":
     L_u, "weight": ω, "classes": C, "gamma": γ}`, and `metrics`, figures by model: `{"unlearned": {…}, …}`.
@@ -78,7 +90,9 @@ def statement(
         "job": job,
         "party": party,
         "role": role,
-        "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "joint": digest(joint),
+        "began": began,
+        "ended": now(),
         "software": f"fedora {VERSION}",
         "commitment": commitment,
         "rows": {"dropped": dropped, "remaining": remaining},
@@ -87,7 +101,7 @@ def statement(
         "change_squared": change_squared,
         "dual": dict(dual) if dual else None,
         "residual": None if residual_squared is None else {"squared": residual_squared, "rows": residual_rows},
-        "bytes": None if traffic is None else {kind: _traffic(*counted) for kind, counted in traffic.items()},
+        "bytes": {kind: _traffic(*counted) for kind, counted in traffic.items()},
         "uncertainty": dict(uncertainty) if uncertainty else None,
         "metrics": None if metrics is None else {model: dict(figures) for model, figures in metrics.items()},
     }
@@ -98,6 +112,11 @@ def sign_statement(content: Mapping[str, Any], key: SigningKey) -> Statement:
     """Sign a statement: the message has its text, the public key and the signature."""
     text = canonical(dict(content))
     return Statement(statement=text.decode(), public_key=key.public, signature=key.sign(text))
+
+
+def now() -> str:
+    """Return the time as documents give it, in UTC."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _traffic(sent: int, received: int) -> dict[str, int]:

@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from fedora_vfl.certificates.attestation import SavedModel, commit_to
+from fedora_vfl.certificates.attestation import Opening, SavedModel, commit_to
 from fedora_vfl.certificates.consistency import consistency
 from fedora_vfl.certificates.form import Certificate, read, sealed_bytes, signed_bytes
 from fedora_vfl.certificates.statement import open_request
@@ -29,8 +30,9 @@ class Evidence:
     """What a certificate is held against, besides itself."""
 
     models: Path | None = None
-    federation: Federation | None = None
+    federation: Federation | None = None  # who takes part
     requests: Sequence[Path] = ()
+    trusted: Mapping[str, str] = field(default_factory=dict)  # keys by member, vouched for from outside
 
 
 def examine(data: bytes, evidence: Evidence) -> tuple[Certificate | None, list[Check]]:
@@ -46,12 +48,22 @@ def examine(data: bytes, evidence: Evidence) -> tuple[Certificate | None, list[C
     return made, [
         Check(True, "the file is canonical JSON, which has one way to write each value, and has every field"),
         *_signatures(made, content),
-        *_keys(made, evidence.federation),
+        *_members(made, evidence.federation),
+        *_keys(made, evidence),
         *(Check(not broken, "; ".join(broken) if broken else what) for what, broken in consistency(made)),
-        *_alone(made),
         *_models(made, evidence.models),
         *_requests(made, evidence.requests),
     ]
+
+
+def unvouched(made: Certificate, evidence: Evidence) -> list[str]:
+    """Return the members whose keys nothing from outside vouches for."""
+    return [name for name in _signers(made) if name not in evidence.trusted]
+
+
+def _signers(made: Certificate) -> dict[str, str]:
+    """Return everybody's key by member, as the certificate has it."""
+    return {COORDINATOR: made.coordinator.public_key, **{name: one.public_key for name, one in made.statements.items()}}
 
 
 def _signatures(made: Certificate, content: Mapping[str, Any]) -> Iterable[Check]:
@@ -65,38 +77,27 @@ def _signature(who: str, what: str, fits: bool) -> Check:
     return Check(fits, f"{who} signed {what}" if fits else f"{who}'s signature does not fit: {what} was changed since")
 
 
-def _keys(made: Certificate, federation: Federation | None) -> Iterable[Check]:
+def _members(made: Certificate, federation: Federation | None) -> Iterable[Check]:
     if federation is None:
-        yield Check(None, "whose keys these are, nobody here vouches for: give --federation with the members' `keys`")
         return
-    active = [name for name, one in made.statements.items() if one.statement.role == "active"]
-    if set(made.statements) == set(federation.parties) and active == [federation.active.name]:
+    there = (federation.active.name, sorted(federation.passive))
+    if (made.parties.active, sorted(made.parties.passive)) == there:
         yield Check(True, f"the parties are those of the federation: {', '.join(federation.parties)}")
     else:
-        there, here = ", ".join(sorted(federation.parties)), ", ".join(sorted(made.statements))
-        yield Check(False, f"the federation's parties are {there}, the certificate's {here}, or another one is active")
-    used = {COORDINATOR: made.coordinator.public_key, **{name: one.public_key for name, one in made.statements.items()}}
-    for name, key in used.items():
-        known = federation.keys.get(name)
-        if known is None:
-            yield Check(None, f"whose key {name} signed with, nobody vouches for: the federation file has none for it")
-        elif known == key:
-            yield Check(True, f"{name} signed with the key that the federation file gives for it")
+        names, here = ", ".join(sorted(federation.parties)), ", ".join(sorted(made.statements))
+        yield Check(False, f"the federation's parties are {names}, the certificate's {here}, or another one is active")
+
+
+def _keys(made: Certificate, evidence: Evidence) -> Iterable[Check]:
+    beside = evidence.federation.keys if evidence.federation else {}
+    for name, key in _signers(made).items():
+        known = evidence.trusted.get(name, beside.get(name))
+        if known is not None and known != key:
+            yield Check(False, f"{name}'s signature is by another key than the one that is given for it")
+        elif name in evidence.trusted:
+            yield Check(True, f"{name} signed with the key that you gave for it")
         else:
-            yield Check(False, f"{name}'s signature is by another key than the federation file gives for it")
-
-
-def _alone(made: Certificate) -> Iterable[Check]:
-    """Name the figures that the coordinator alone stands for."""
-    signed = {
-        (model, figure)
-        for one in made.statements.values()
-        for model, figures in (one.statement.metrics or {}).items()
-        for figure in figures
-    }
-    models = {model for model, figures in made.metrics.items() for figure in figures if (model, figure) not in signed}
-    if models:
-        yield Check(None, f"some metrics are the coordinator's word alone: those of {', '.join(sorted(models))}")
+            yield Check(None, f"whether the key that {name} signed with is its own, nothing from outside says")
 
 
 def _models(made: Certificate, folder: Path | None) -> Iterable[Check]:
@@ -127,24 +128,36 @@ def _model(party: str, when: str, model: SavedModel, folder: Path) -> Check:
 def _requests(made: Certificate, paths: Sequence[Path]) -> Iterable[Check]:
     if not paths:
         yield Check(None, "which ids were asked for was not looked at: a party can show them with --request")
+    openings = []
     for path in paths:
-        yield _request(made, path)
+        try:
+            openings.append(opening := open_request(path))
+            yield _request(made, path, opening)
+        except DataError as error:
+            yield Check(False, str(error))
+    for one, other in combinations(openings, 2):
+        yield _same_request(one, other)
 
 
-def _request(made: Certificate, path: Path) -> Check:
-    try:
-        opening = open_request(path)
-    except DataError as error:
-        return Check(False, str(error))
+def _request(made: Certificate, path: Path, opening: Opening) -> Check:
     if opening.job != made.job:
         return Check(False, f"{path}: is a request of job {opening.job}, not of {made.job}")
     signed = made.statements.get(opening.party)
     if signed is None:
         return Check(False, f"{path}: is a request to {opening.party}, who has no statement here")
-    commitment = commit_to(opening.ids, bytes.fromhex(opening.key))
+    commitment = commit_to(opening.ids, bytes.fromhex(opening.key), job=opening.job)
     if not commitment == opening.commitment == signed.statement.commitment:
         return Check(False, f"{path}: these are not the ids that {opening.party} committed to")
     if len(opening.ids) != signed.statement.rows.dropped:
         dropped = signed.statement.rows.dropped
         return Check(False, f"{path}: has {len(opening.ids)} ids, but {opening.party} dropped {dropped} rows")
     return Check(True, f"the {len(opening.ids)} ids in {path} are those that {opening.party} committed to")
+
+
+def _same_request(one: Opening, other: Opening) -> Check:
+    """Compare what two parties were asked to forget."""
+    pair, common = f"{one.party} and {other.party}", len({*one.ids} & {*other.ids})
+    if (one.job, one.key, one.ids) == (other.job, other.key, other.ids):
+        return Check(True, f"{pair} were asked to forget the same {common} ids")
+    said = f"{common} of {len(one.ids)} and {len(other.ids)} ids are the same"
+    return Check(False, f"{pair} were not asked to forget the same ids under one secret: {said}")

@@ -76,7 +76,7 @@ async def tell(out: Path, seed: int | None, console: Console) -> None:
     """Run the job and tell what happens."""
     from fedora_vfl.cli.following import Follower
     from fedora_vfl.cli.picture import draw
-    from fedora_vfl.cli.report import print_comparison
+    from fedora_vfl.cli.report import how_to_verify, print_comparison
     from fedora_vfl.cluster.preparation import load_job
     from fedora_vfl.cluster.runs import claimed, run_locally
 
@@ -91,6 +91,7 @@ async def tell(out: Path, seed: int | None, console: Console) -> None:
         print_comparison(result, console)
         picture = draw(result, out)
         console.print(f"\n{conclusion(out)}")
+        console.print(how_to_verify(out), soft_wrap=True)
         console.print(_where_next(out, picture, result))
 
 
@@ -100,7 +101,8 @@ def conclusion(out: Path) -> str:
     from fedora_vfl.settings.federation import load_federation
 
     path = out / "certificate.json"
-    evidence = Evidence(out / "models", load_federation(out / "federation.yaml"))
+    federation = load_federation(out / "federation.yaml")
+    evidence = Evidence(out / "models", federation, trusted=federation.keys)  # this command has just made them
     _, checks = examine(path.read_bytes(), evidence)
     if failed := _said(checks, False):
         raise CertificateError(f"{path}: does not hold: {failed[0]}")
@@ -108,7 +110,7 @@ def conclusion(out: Path) -> str:
     left = f"; {skipped} were left out" if skipped else ""
     return (
         f"[bold]6. The certificate holds:[/bold] {held} checks of signatures, model files, agreement and arithmetic "
-        f"passed{left}. It proves who said what, not that nobody kept a copy. All of it: fedora verify {out}"
+        f"passed{left}. It proves who said what, not that nobody kept a copy. All of it:"
     )
 
 

@@ -47,10 +47,21 @@ def print_report(result: dict[str, Any], console: Console, folder: Path) -> None
         print_comparison(result, console)
     if _certified(result):
         certificate = folder / "certificate.json"
-        console.print(f"The signed certificate is {certificate}; check it: fedora verify {folder}\n", soft_wrap=True)
+        console.print(f"The signed certificate is {certificate}; check it: {how_to_verify(folder)}\n", soft_wrap=True)
     console.print(_figures(result))
     console.print(_phases(result["bytes"]))
     console.print(_links(result))
+
+
+def how_to_verify(folder: Path) -> str:
+    """Return the command that checks a run's certificate, with keys pinned: the folder cannot vouch for itself."""
+    from fedora_vfl.certificates.trust import as_options
+    from fedora_vfl.settings.federation import load_federation
+
+    path = folder / "federation.yaml"
+    if path.exists():
+        return f"fedora verify {folder} {as_options(load_federation(path).keys)}"
+    return f"fedora verify {folder} --federation FILE, your federation file with all members' keys"
 
 
 def _certified(result: dict[str, Any]) -> bool:

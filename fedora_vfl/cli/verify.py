@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedora_vfl.errors import CertificateError, DataError, FedoraError, SettingsError
+from fedora_vfl.errors import CertificateError, DataError, FedoraError, SettingsError, UncheckedError
 
 if TYPE_CHECKING:
     from fedora_vfl.certificates.form import Certificate
@@ -26,7 +26,13 @@ def verify(
         Path | None, typer.Option(help="Folder with PARTY/NAME.safetensors, to check the digests of the models.")
     ] = None,
     federation: Annotated[
-        Path | None, typer.Option(help="Federation file, whose `keys` say which key is whose.", metavar="FILE")
+        Path | None, typer.Option(help="Your own federation file, whose `keys` say which key is whose.", metavar="FILE")
+    ] = None,
+    trusted_keys: Annotated[
+        Path | None, typer.Option(help="A file of yours with `keys`, as in a federation file.", metavar="FILE")
+    ] = None,
+    trust: Annotated[
+        list[str] | None, typer.Option(help="A member's key; once for each member.", metavar="NAME=KEY")
     ] = None,
     request: Annotated[
         list[Path] | None,
@@ -35,44 +41,79 @@ def verify(
 ) -> None:
     """Check an unlearning certificate: signatures, digests, agreement, arithmetic; say what it claims and what not.
 
-    Given the folder of a run, its models and its federation file are used too. Nothing is sent anywhere, and no member
-    needs to be up. The exit code is 0 if nothing failed, 7 if something did; a dash marks what could not be checked.
+    The first line and the exit code tell the result. 0: it holds. 7: it does not. 8, not checked: nothing is wrong with
+    it, but somebody else must vouch for all members' keys, by --federation, --trusted-keys or --trust; what came with
+    the certificate cannot. Given the folder of a run, its models are used too. Nothing is sent anywhere, and no member
+    needs to be up.
 
     \b
-        fedora verify runs/forget
         fedora verify certificate.json --models models --federation federation.yaml
+        fedora verify runs/forget --trusted-keys keys.yaml
     """
-    from fedora_vfl.certificates.verification import examine
+    from fedora_vfl.certificates.verification import examine, unvouched
 
     try:
-        path, evidence = _find(certificate, models, federation, request or [])
+        path, evidence = _find(certificate, models, federation, trusted_keys, trust or [], request or [])
         made, checks = examine(_read(path), evidence)
     except FedoraError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    failed = [check for check in checks if check.holds is False]
-    _show(made if not failed else None, checks)
-    if failed:
-        told = f"{path}: does not hold: {len(failed)} of {len(checks)} checks failed"
-        print(f"error: {told}", file=sys.stderr)
-        sys.exit(CertificateError.exit_code)
+    failed = sum(check.holds is False for check in checks)
+    if made is None or failed:
+        _say(f"Does not hold: {failed} of {len(checks)} checks failed; what it claims is not repeated here")
+        _show(checks)
+        _end(CertificateError(f"{path}: does not hold: {failed} of {len(checks)} checks failed"))
+    elif strangers := unvouched(made, evidence):
+        missing = f"nothing from outside vouches for the keys of {', '.join(strangers)}"
+        _say(f"Not checked: {missing}, so anybody may have written this; {_title(made)}")
+        _show(checks)
+        _tell(made)
+        remedy = "give --federation, --trusted-keys or --trust, with keys that you have from the members themselves"
+        _end(UncheckedError(f"{path}: not checked: {missing}: {remedy}"))
+    else:
+        _say(f"Holds: {_title(made)}")
+        _show(checks)
+        _tell(made)
+
+
+def _end(error: FedoraError) -> None:
+    print(f"error: {error}", file=sys.stderr)
+    sys.exit(error.exit_code)
 
 
 # What to look at
 
 
-def _find(path: Path, models: Path | None, federation: Path | None, requests: list[Path]) -> tuple[Path, "Evidence"]:
-    """Return the certificate's file, and what it is held against: a run's folder brings its own."""
+def _find(
+    path: Path,
+    models: Path | None,
+    federation: Path | None,
+    pinned: Path | None,
+    given: list[str],
+    requests: list[Path],
+) -> tuple[Path, "Evidence"]:
+    """Return the certificate's file, and what it is held against; what a run's folder brings vouches for no key."""
+    from fedora_vfl.certificates.trust import trusted_keys
     from fedora_vfl.certificates.verification import Evidence
     from fedora_vfl.settings.federation import load_federation
 
-    if path.is_dir():
-        folder, path = path, path / "certificate.json"
+    folder = path if path.is_dir() else None
+    if folder:
+        path = folder / "certificate.json"
         models = models or _if_there(folder / "models")
         federation = federation or _if_there(folder / "federation.yaml")
     if models and not models.is_dir():
         raise SettingsError(f"--models: {models} is not a folder")
-    return path, Evidence(models, load_federation(federation) if federation else None, requests)
+    if pinned and _inside(pinned, folder):
+        raise SettingsError(f"--trusted-keys: {pinned} came with the certificate and vouches for nothing: use your own")
+    members = load_federation(federation) if federation else None
+    vouching = members.keys if members and federation and not _inside(federation, folder) else {}
+    return path, Evidence(models, members, requests, trusted_keys(vouching, pinned, given))
+
+
+def _inside(path: Path, folder: Path | None) -> bool:
+    """Tell whether a file came in the same folder as the certificate."""
+    return folder is not None and path.resolve().is_relative_to(folder.resolve())
 
 
 def _if_there(path: Path) -> Path | None:
@@ -89,20 +130,20 @@ def _read(path: Path) -> bytes:
 # Telling
 
 
-def _show(made: "Certificate | None", checks: "Sequence[Check]") -> None:
-    """Print the checks and, of a certificate that holds, what it says."""
-    if made:
-        form = f", {made.method.dual} dual variable" if made.method.dual else ""
-        _say(f"Certificate of job {made.job}, {made.time}: {made.request.rows} rows, {made.method.name}{form}")
-        print()
+def _title(made: "Certificate") -> str:
+    form = f", {made.method.dual} dual variable" if made.method.dual else ""
+    return f"certificate of job {made.job}, {made.time}: {made.request.rows} rows, {made.method.name}{form}"
+
+
+def _show(checks: "Sequence[Check]") -> None:
+    """Print every check, with a mark for how it went."""
+    print()
     for check in checks:
         _say(check.said, mark={True: "✓", False: "✗", None: "–"}[check.holds])
-    print()
-    if made is None:
-        _say("It does not hold. What it claims is not repeated here.")
-        return
-    open_ends = sum(check.holds is None for check in checks)
-    _say("All that was checked holds" + (f"; {open_ends} things were not checked (–)." if open_ends else "."))
+
+
+def _tell(made: "Certificate") -> None:
+    """Print what a certificate says."""
     for title, sentences in (
         ("Where the final model stands:", _standing(made)),
         ("What the certificate claims:", made.claims),

@@ -164,12 +164,14 @@ class Classes(_message.Message):
     def __init__(self, classes: _Optional[_Iterable[str]] = ..., percent: _Optional[float] = ...) -> None: ...
 
 class Accepted(_message.Message):
-    __slots__ = ("rows", "remaining")
+    __slots__ = ("rows", "remaining", "commitment")
     ROWS_FIELD_NUMBER: _ClassVar[int]
     REMAINING_FIELD_NUMBER: _ClassVar[int]
+    COMMITMENT_FIELD_NUMBER: _ClassVar[int]
     rows: int
     remaining: int
-    def __init__(self, rows: _Optional[int] = ..., remaining: _Optional[int] = ...) -> None: ...
+    commitment: str
+    def __init__(self, rows: _Optional[int] = ..., remaining: _Optional[int] = ..., commitment: _Optional[str] = ...) -> None: ...
 
 class Drop(_message.Message):
     __slots__ = ()
@@ -229,12 +231,12 @@ class Assessment(_message.Message):
     def __init__(self, figures: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class Attest(_message.Message):
-    __slots__ = ("before", "after")
-    BEFORE_FIELD_NUMBER: _ClassVar[int]
-    AFTER_FIELD_NUMBER: _ClassVar[int]
-    before: str
-    after: str
-    def __init__(self, before: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
+    __slots__ = ("joint", "asked")
+    JOINT_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
+    joint: str
+    asked: str
+    def __init__(self, joint: _Optional[str] = ..., asked: _Optional[str] = ...) -> None: ...
 
 class Statement(_message.Message):
     __slots__ = ("statement", "public_key", "signature")

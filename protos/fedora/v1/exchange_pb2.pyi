@@ -61,10 +61,12 @@ class Order(_message.Message):
     def __init__(self, train: _Optional[_Iterable[str]] = ..., validation: _Optional[_Iterable[str]] = ..., test: _Optional[_Iterable[str]] = ..., probe: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Forget(_message.Message):
-    __slots__ = ("rows",)
+    __slots__ = ("rows", "secret")
     ROWS_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
     rows: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, rows: _Optional[_Iterable[int]] = ...) -> None: ...
+    secret: bytes
+    def __init__(self, rows: _Optional[_Iterable[int]] = ..., secret: _Optional[bytes] = ...) -> None: ...
 
 class Dual(_message.Message):
     __slots__ = ("norm", "largest", "positive_share", "values", "omega")
