@@ -23,6 +23,7 @@ from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.control_pb2 import (
     Accepted,
     Assess,
+    Assessment,
     Attest,
     Collect,
     Dismiss,
@@ -129,11 +130,11 @@ class Engine:
         answers = await self._ask(message, "restarted", timeout=self._timeout)
         self.identity = _agreed({name: answer.restarted for name, answer in answers.items()}).identity
 
-    async def assess(self, model: str, *, fit_attack: bool = False) -> dict[str, float]:
+    async def assess(self, model: str, *, fit_attack: bool = False) -> Assessment:
         """Have the active party turn its recorded predictions into figures."""
         messages = {self._active: FromCoordinator(assess=Assess(model=model, fit_attack=fit_attack))}
         answers = await self._ask(messages, "assessment", timeout=self._timeout)
-        return dict(answers[self._active].assessment.figures)
+        return answers[self._active].assessment
 
     async def attest(self, *, before: str, after: str) -> dict[str, Statement]:
         """Have every party sign what it can say of an unlearning."""
@@ -231,25 +232,29 @@ class Engine:
         self.seconds[phase.name] = self.seconds.get(phase.name, 0.0) + seconds
         reports = {name: answer.report for name, answer in answers.items()}
         top = reports[self._active]
+        left_out = {figure: reason for report in reports.values() for figure, reason in report.left_out.items()}
+        told = top.rows and "loss" not in left_out
         outcome = PhaseOutcome(
             rows=top.rows,
-            loss=top.loss_sum / top.rows if top.rows else math.nan,
-            accuracy=top.correct / top.rows if top.rows else math.nan,
-            change=math.sqrt(sum(report.change_squared for report in reports.values())),
+            loss=top.loss_sum / top.rows if told else math.nan,
+            accuracy=top.correct / top.rows if told else math.nan,
+            change=math.nan if "change" in left_out else math.sqrt(sum(one.change_squared for one in reports.values())),
             seconds=seconds,
             figures={name: dict(report.figures) for name, report in reports.items() if report.figures},
+            left_out=left_out,
+            within_bounds=top.within_bounds if top.HasField("within_bounds") else None,
         )
         if phase.update.WhichOneof("rule") != "observe":
-            told = (self.identity, phase.SerializeToString(deterministic=True).hex(), outcome.loss)
-            self.identity = hashlib.sha256(repr(told).encode()).hexdigest()
+            known = (self.identity, phase.SerializeToString(deterministic=True).hex(), outcome.loss)
+            self.identity = hashlib.sha256(repr(known).encode()).hexdigest()
         self.history.append(record(phase, outcome, reports))
         self._metrics.phase_finished(phase, self.history[-1])
         finished = PhaseFinished(
             name=phase.name,
             round=phase.round,
             of_rounds=rounds,
-            loss=outcome.loss,
-            accuracy=outcome.accuracy,
+            loss=outcome.loss if told else None,
+            accuracy=outcome.accuracy if told else None,
             seconds=seconds,
             dual=max((one["dual_largest"] for one in outcome.figures.values() if "dual_largest" in one), default=None),
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from coordinator.engine import Engine
 from coordinator.job import Forget, Job
 from coordinator.ledger import Ledger
-from coordinator.methods import MethodResult, UnlearningTask
+from coordinator.methods import MethodResult, PhaseOutcome, UnlearningTask
 from coordinator.methods.evaluation import evaluation, observation
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.proof import proof
@@ -46,7 +46,11 @@ class Forgotten:
 class JobRunner:
     """One job from beginning to end."""
 
-    def __init__(self, job: Job, engine: Engine, federation: Federation, key: SigningKey, say: Say) -> None:
+    def __init__(
+        self, job: Job, engine: Engine, federation: Federation, key: SigningKey, say: Say, *, submitted_by: str = ""
+    ) -> None:
+        """`submitted_by` is the operator whose certificate the job came with; parties go by it."""
+        self._submitted_by = submitted_by
         self._job, self._engine, self._federation, self._key, self._say = job, engine, federation, key, say
         self._number = uuid.uuid4().hex
         self._models: dict[str, ModelRecord] = {}
@@ -90,6 +94,7 @@ class JobRunner:
             model=job.model.model_dump_json() if job.model else "",
             encoding=job.wire.encoding,
             load=job.train.load or "",
+            submitted_by=self._submitted_by,
         )
         ready = await self._engine.setup(setup)
         common = ready[self._federation.active.name]
@@ -124,11 +129,14 @@ class JobRunner:
             await self._measure(ORIGINAL, ["train"], saved_as=job.train.save)
         else:
             test = await engine.perform(evaluation(batch_size=job.evaluate.batch_size))
-            figures = {"test_accuracy": test.accuracy, "test_loss": test.loss}
+            figures, left_out = _told(test, test_accuracy=test.accuracy, test_loss=test.loss)
             if engine.rows[Samples.VALIDATION]:
                 looks = evaluation(batch_size=job.evaluate.batch_size, name="validation", over=VALIDATION)
-                figures["validation_accuracy"] = (await engine.perform(looks)).accuracy
-            self._models[ORIGINAL] = ModelRecord(["train"], figures, await self._save(job.train.save))
+                validation = await engine.perform(looks)
+                more, unsaid = _told(validation, validation_accuracy=validation.accuracy)
+                figures, left_out = figures | more, left_out | unsaid
+            digests = await self._save(job.train.save)
+            self._models[ORIGINAL] = ModelRecord(["train"], figures, digests, left_out=left_out)
 
     async def _save(self, name: str) -> dict[str, str]:
         return await self._engine.save(name, training=self._training.model_dump_json(by_alias=True))
@@ -144,9 +152,8 @@ class JobRunner:
             seed=derive(job.seed, "observe"),
         )
         await engine.perform(looks)
-        self._models[name] = ModelRecord(
-            phases, await engine.assess(name, fit_attack=name == ORIGINAL), digests, rounds
-        )
+        found = await engine.assess(name, fit_attack=name == ORIGINAL)
+        self._models[name] = ModelRecord(phases, dict(found.figures), digests, rounds, dict(found.left_out))
 
     async def _forget(self, task: UnlearningTask) -> Forgotten:
         """Drop the rows, forget, prove it, and compare with what was asked for."""
@@ -212,6 +219,12 @@ class JobRunner:
             traffic=ledger.summary(),
             seconds=seconds,
         )
+
+
+def _told(outcome: PhaseOutcome, **figures: float) -> tuple[dict[str, float], dict[str, str]]:
+    """Return a look's figures, or else why they are left out."""
+    reason = outcome.left_out.get("loss")
+    return ({}, dict.fromkeys(figures, reason)) if reason else (figures, {})
 
 
 def _kind(forget: Forget) -> str:

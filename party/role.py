@@ -16,6 +16,7 @@ from fedora_vfl.signing import SigningKey
 from party import batches
 from party.account import Account
 from party.alignment import ALIGNMENTS, Alignment
+from party.consent import Consent
 from party.context import PartyContext
 from party.device import device_for
 from party.exchange import TensorExchange
@@ -34,6 +35,7 @@ class Role(ABC):
 
     def __init__(self, context: PartyContext, setup: Setup) -> None:
         self.context, self.job = context, setup
+        self.consent = Consent(context, setup, active=self._is_active)
         self.exchanges: list[TensorExchange] = []
         self._state: PartyState | None = None
         self._noise: Noise | None = None
@@ -79,9 +81,11 @@ class Role(ABC):
     async def prepare(self) -> Ready:
         """Join the rows and make the networks."""
         self._check_members()
+        self.consent.begin()
         _check_writable(self.context.settings.models)
         order = await self.connect()
         state = self._made(order)
+        self.consent.networks(state, order)
         self.take(state)
         return Ready(
             own_rows=len(self.context.records.ids),
@@ -95,6 +99,7 @@ class Role(ABC):
             features=state.inputs is not None,
             identity=state.description.get("identity", "") if self.job.load else "",
             training=state.description.get("training", "") if self.job.load else "",
+            repeatable_start=self.context.settings.seed is not None,
         )
 
     def _made(self, order: Order) -> PartyState:
@@ -109,11 +114,21 @@ class Role(ABC):
             order,
             party=settings.name,
             place=self._place,
-            seed=setup.seed,
+            seed=self._start(setup.seed),
             model=model or Model(),
             own_bottom=settings.model,
             passive=passive,
+            secret=self._secret,
         )
+
+    def _start(self, seed: int) -> int:
+        """Return what fresh parameters are drawn from: the job's seed and, if there is one, that of the party file."""
+        return (seed + (self.context.settings.seed or 0)) % 2**63
+
+    @property
+    def _secret(self) -> bytes:
+        """What else they are drawn from: nothing, where the party file has a seed, so that others can repeat it."""
+        return self.context.secret if self.context.settings.seed is None else b""
 
     def take(self, state: PartyState) -> None:
         """Go on with this state: a new job's, or one that was saved."""
@@ -158,6 +173,7 @@ class Role(ABC):
     async def request(self, request: Request) -> Accepted:
         """Find the rows to forget, but go on as before until they are dropped."""
         state = self.state
+        self.consent.request()
         rows = await self.find_rows(request)
         state.sets = state.sets.forgetting(rows)
         return Accepted(rows=len(rows), remaining=len(state.sets.rows[Samples.REMAINING]))
@@ -178,7 +194,11 @@ class Role(ABC):
     def restart(self, restart: Restart) -> Restarted:
         """Go on from a saved model, or from fresh parameters."""
         path = self.context.settings.model_path(restart.load) if restart.load else None
-        self.state.restart(path, place=self._place, seed=restart.seed)
+        if restart.load:
+            self.consent.load(restart.load)
+        else:
+            self.consent.restart()
+        self.state.restart(path, place=self._place, seed=self._start(restart.seed), secret=self._secret)
         return Restarted(identity=self.state.description.get("identity", ""))
 
     def attest(self, attest: Attest) -> Statement:
@@ -220,6 +240,7 @@ class Role(ABC):
         """Do what a phase asks for and say what came of it."""
         state = self.state
         drawn = batches.draw(state.sets, phase.over, phase.plan)
+        self.consent.phase(phase, drawn)
         if phase.checkpoint:
             state.checkpoint()
         rule = rule_for(phase.update, state.networks.parameters(), state.memory)
@@ -235,6 +256,7 @@ class Role(ABC):
         report.figures.update(rule.finish())
         if before:
             report.change_squared = state.change_squared(before)
+        self.consent.screen(phase, drawn, report, classes=state.classes)
         if state.account:
             state.account.add(phase, rule, report, classes=state.classes)
         return report

@@ -64,9 +64,7 @@ def privacy(
     clip: Annotated[float, typer.Option(min=1e-9, help="Largest L2 norm of a row.")] = 1.0,
     delta: Annotated[float, typer.Option(min=1e-300, max=0.999999, help="δ.")] = 1e-5,
     noise: Annotated[list[float] | None, typer.Option(min=0, help="Standard deviation; repeatable.")] = None,
-    releases: Annotated[
-        list[int] | None, typer.Option(min=0, help="How often a row is sent; repeatable.")
-    ] = None,
+    releases: Annotated[list[int] | None, typer.Option(min=0, help="How often a row is sent; repeatable.")] = None,
 ) -> None:
     """Print the ε that noise of some sizes amounts to. docs/privacy.md says what it protects."""
     from party.privacy import epsilon

@@ -76,6 +76,9 @@ def lay_out(
             "models": f"../models/{name}",
             "keys": f"../keys/{name}",
             "threads": threads,
+            # One user holds all these files: nobody has to consent, and the job's seed repeats a run.
+            "seed": 0,
+            "policy": "open",
         }
         if tls:
             party["certificates"] = f"../{CERTIFICATES}/{name}"

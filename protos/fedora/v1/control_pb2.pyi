@@ -88,7 +88,7 @@ class Welcome(_message.Message):
     def __init__(self, version: _Optional[str] = ...) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("job", "seed", "passive", "model", "encoding", "load", "alignment")
+    __slots__ = ("job", "seed", "passive", "model", "encoding", "load", "alignment", "submitted_by")
     JOB_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     PASSIVE_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +96,7 @@ class Setup(_message.Message):
     ENCODING_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
     ALIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_BY_FIELD_NUMBER: _ClassVar[int]
     job: str
     seed: int
     passive: _containers.RepeatedScalarFieldContainer[str]
@@ -103,10 +104,11 @@ class Setup(_message.Message):
     encoding: str
     load: str
     alignment: str
-    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., encoding: _Optional[str] = ..., load: _Optional[str] = ..., alignment: _Optional[str] = ...) -> None: ...
+    submitted_by: str
+    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., encoding: _Optional[str] = ..., load: _Optional[str] = ..., alignment: _Optional[str] = ..., submitted_by: _Optional[str] = ...) -> None: ...
 
 class Ready(_message.Message):
-    __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training")
+    __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training", "repeatable_start")
     OWN_ROWS_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     EMBEDDING_FIELD_NUMBER: _ClassVar[int]
@@ -118,6 +120,7 @@ class Ready(_message.Message):
     PROBE_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     TRAINING_FIELD_NUMBER: _ClassVar[int]
+    REPEATABLE_START_FIELD_NUMBER: _ClassVar[int]
     own_rows: int
     parameters: int
     embedding: int
@@ -129,7 +132,8 @@ class Ready(_message.Message):
     probe: int
     identity: str
     training: str
-    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ..., probe: _Optional[int] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ...) -> None: ...
+    repeatable_start: bool
+    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ..., probe: _Optional[int] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ..., repeatable_start: _Optional[bool] = ...) -> None: ...
 
 class Request(_message.Message):
     __slots__ = ("ids", "classes", "samples", "seed")
@@ -210,7 +214,7 @@ class Assess(_message.Message):
     def __init__(self, fit_attack: _Optional[bool] = ..., model: _Optional[str] = ...) -> None: ...
 
 class Assessment(_message.Message):
-    __slots__ = ("figures",)
+    __slots__ = ("figures", "left_out")
     class FiguresEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -218,9 +222,18 @@ class Assessment(_message.Message):
         key: str
         value: float
         def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class LeftOutEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     FIGURES_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     figures: _containers.ScalarMap[str, float]
-    def __init__(self, figures: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    left_out: _containers.ScalarMap[str, str]
+    def __init__(self, figures: _Optional[_Mapping[str, float]] = ..., left_out: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Attest(_message.Message):
     __slots__ = ("before", "after")
