@@ -36,6 +36,7 @@ from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.control_pb2 import (
     Accepted,
     Assess,
+    Assessment,
     Attest,
     Collect,
     Dismiss,
@@ -151,13 +152,13 @@ class Engine:
         if self.identity:
             check_digest(self._active, self.identity, what="the name of a training")
 
-    async def assess(self, model: str, *, fit_attack: bool = False) -> dict[str, float]:
+    async def assess(self, model: str, *, fit_attack: bool = False) -> Assessment:
         """Have the active party turn its recorded predictions into figures."""
         messages = {self._active: FromCoordinator(assess=Assess(model=model, fit_attack=fit_attack))}
         answers = await self._ask(messages, "assessment", timeout=self._timeout)
-        figures = dict(answers[self._active].assessment.figures)
-        check_figures(self._active, figures)
-        return figures
+        assessment = answers[self._active].assessment
+        check_figures(self._active, dict(assessment.figures))
+        return assessment
 
     async def attest(self, *, joint: str, asked: str) -> dict[str, Statement]:
         """Have every party sign the joint statement, and what it can say of its own part in an unlearning."""
@@ -268,25 +269,29 @@ class Engine:
         reports = {name: answer.report for name, answer in answers.items()}
         check_reports(phase, reports, set_rows=set_rows, active=self._active, seconds=seconds)
         top = reports[self._active]
+        left_out = {figure: reason for report in reports.values() for figure, reason in report.left_out.items()}
+        told = top.rows and "loss" not in left_out
         outcome = PhaseOutcome(
             rows=top.rows,
-            loss=top.loss_sum / top.rows if top.rows else math.nan,
-            accuracy=top.correct / top.rows if top.rows else math.nan,
-            change=math.sqrt(sum(report.change_squared for report in reports.values())),
+            loss=top.loss_sum / top.rows if told else math.nan,
+            accuracy=top.correct / top.rows if told else math.nan,
+            change=math.nan if "change" in left_out else math.sqrt(sum(one.change_squared for one in reports.values())),
             seconds=seconds,
             figures={name: dict(report.figures) for name, report in reports.items() if report.figures},
+            left_out=left_out,
+            within_bounds=top.within_bounds if top.HasField("within_bounds") else None,
         )
         if phase.update.WhichOneof("rule") != "observe":
-            told = (self.identity, phase.SerializeToString(deterministic=True).hex(), outcome.loss)
-            self.identity = hashlib.sha256(repr(told).encode()).hexdigest()
+            known = (self.identity, phase.SerializeToString(deterministic=True).hex(), outcome.loss)
+            self.identity = hashlib.sha256(repr(known).encode()).hexdigest()
         self.history.append(record(phase, outcome, reports))
         self._metrics.phase_finished(phase, self.history[-1])
         finished = PhaseFinished(
             name=phase.name,
             round=phase.round,
             of_rounds=rounds,
-            loss=outcome.loss,
-            accuracy=outcome.accuracy,
+            loss=outcome.loss if told else None,
+            accuracy=outcome.accuracy if told else None,
             seconds=seconds,
             dual=max((one["dual_largest"] for one in outcome.figures.values() if "dual_largest" in one), default=None),
         )

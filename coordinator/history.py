@@ -16,20 +16,19 @@ class PhaseRecord:
     rows: int
     loss: float | None  # none over no rows
     accuracy: float | None
-    change: float  # ‖Θ_after − Θ_before‖
+    change: float | None  # ‖Θ_after − Θ_before‖
     step_size: float | None
     seconds: float
     compute_seconds: dict[str, float]  # by party
     wait_seconds: dict[str, float]
     figures: dict[str, dict[str, float]]  # by party: what its update rule reports
+    left_out: dict[str, str]  # what a party's policy keeps back, with the reason; null above
     rolled_back: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record as result.json has it: that a phase was rolled back is said only where it was."""
+        """Return the record as result.json has it: what was rolled back or left out is said only where it was."""
         content = asdict(self)
-        if not self.rolled_back:
-            del content["rolled_back"]
-        return content
+        return {name: value for name, value in content.items() if value or name not in ("rolled_back", "left_out")}
 
     def undone(self) -> "PhaseRecord":
         """Return the record of the same phase once it was rolled back."""
@@ -42,14 +41,15 @@ def record(phase: Phase, outcome: PhaseOutcome, reports: dict[str, Report]) -> P
         phase=phase.name,
         round=phase.round,
         rows=outcome.rows,
-        loss=outcome.loss if outcome.rows else None,
-        accuracy=outcome.accuracy if outcome.rows else None,
-        change=outcome.change,
+        loss=outcome.loss if outcome.rows and "loss" not in outcome.left_out else None,
+        accuracy=outcome.accuracy if outcome.rows and "accuracy" not in outcome.left_out else None,
+        change=outcome.change if "change" not in outcome.left_out else None,
         step_size=_step_size(phase.update),
         seconds=outcome.seconds,
         compute_seconds={name: report.compute_seconds for name, report in reports.items()},
         wait_seconds={name: report.wait_seconds for name, report in reports.items()},
         figures=outcome.figures,
+        left_out=outcome.left_out,
     )
 
 

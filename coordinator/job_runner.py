@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from coordinator.engine import Engine
 from coordinator.job import Forget, Job
 from coordinator.ledger import Ledger
-from coordinator.methods import MethodResult, UnlearningTask
+from coordinator.methods import MethodResult, PhaseOutcome, UnlearningTask
 from coordinator.methods.evaluation import evaluation, observation
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.proof import proof
@@ -61,7 +61,11 @@ class Proven:
 class JobRunner:
     """One job from beginning to end."""
 
-    def __init__(self, job: Job, engine: Engine, federation: Federation, key: SigningKey, say: Say) -> None:
+    def __init__(
+        self, job: Job, engine: Engine, federation: Federation, key: SigningKey, say: Say, *, submitted_by: str = ""
+    ) -> None:
+        """`submitted_by` is the operator whose certificate the job came with; parties go by it."""
+        self._submitted_by = submitted_by
         self._job, self._engine, self._federation, self._key, self._say = job, engine, federation, key, say
         self._number = uuid.uuid4().hex
         self._models: dict[str, ModelRecord] = {}
@@ -110,6 +114,7 @@ class JobRunner:
             load=job.train.load or "",
             allow_remembering=job.train.allow_remembering,
             saves=job.new_names(),
+            submitted_by=self._submitted_by,
         )
         ready = await self._engine.setup(setup)
         common = ready[self._federation.active.name]
@@ -147,12 +152,14 @@ class JobRunner:
             await self._measure(ORIGINAL, ["train"], saved_as=job.train.save, overwrite=job.train.overwrite)
         else:
             test = await engine.perform(evaluation(batch_size=job.evaluate.batch_size))
-            figures = {"test_accuracy": test.accuracy, "test_loss": test.loss}
+            figures, left_out = _told(test, test_accuracy=test.accuracy, test_loss=test.loss)
             if engine.rows[Samples.VALIDATION]:
                 looks = evaluation(batch_size=job.evaluate.batch_size, name="validation", over=VALIDATION)
-                figures["validation_accuracy"] = (await engine.perform(looks)).accuracy
+                validation = await engine.perform(looks)
+                more, unsaid = _told(validation, validation_accuracy=validation.accuracy)
+                figures, left_out = figures | more, left_out | unsaid
             digests = await self._save(job.train.save, job.train.overwrite)
-            self._models[ORIGINAL] = ModelRecord(["train"], figures, digests)
+            self._models[ORIGINAL] = ModelRecord(["train"], figures, digests, left_out=left_out)
 
     async def _save(self, name: str, overwrite: bool) -> dict[str, str]:
         training = self._training.model_dump_json(by_alias=True)
@@ -171,9 +178,8 @@ class JobRunner:
             seed=derive(job.seed, "observe"),
         )
         await engine.perform(looks)
-        self._models[name] = ModelRecord(
-            phases, await engine.assess(name, fit_attack=name == ORIGINAL), digests, rounds
-        )
+        found = await engine.assess(name, fit_attack=name == ORIGINAL)
+        self._models[name] = ModelRecord(phases, dict(found.figures), digests, rounds, dict(found.left_out))
 
     async def _forget_for_good(self, forget: Forget, task: UnlearningTask) -> Forgotten:
         """Forget; if that fails, say that the rows are dropped all the same."""
@@ -280,6 +286,12 @@ def _asked(forget: Forget) -> Asked:
         percent=forget.percent or 100.0 if forget.classes else None,
         salt=secrets.token_hex(32),
     )
+
+
+def _told(outcome: PhaseOutcome, **figures: float) -> tuple[dict[str, float], dict[str, str]]:
+    """Return a look's figures, or else why they are left out."""
+    reason = outcome.left_out.get("loss")
+    return ({}, dict.fromkeys(figures, reason)) if reason else (figures, {})
 
 
 def _message(forget: Forget, *, seed: int) -> Request:

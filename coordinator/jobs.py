@@ -18,6 +18,7 @@ from fedora_vfl.settings.federation import Federation
 from fedora_vfl.settings.files import parse
 from fedora_vfl.signing import SigningKey
 from fedora_vfl.wire.protocol import COORDINATOR, check_protocol
+from fedora_vfl.wire.tls import caller
 from protos.fedora.v1.control_pb2 import DESCRIPTOR, Event, Result
 from protos.fedora.v1.control_pb2 import Job as JobMessage
 from protos.fedora.v1.failure_pb2 import Failure
@@ -42,7 +43,7 @@ class Jobs:
     async def submit(self, request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
         """Run a job and stream what happens; the job is cancelled when the user hangs up."""
         events: asyncio.Queue[Event] = asyncio.Queue()
-        work = asyncio.create_task(self._work(request, events))
+        work = asyncio.create_task(self._work(request, events, shown.name if (shown := caller(context)) else ""))
         self._works[work] = events
         work.add_done_callback(self._works.pop)
         try:
@@ -68,7 +69,7 @@ class Jobs:
         if works:
             await asyncio.wait(works, timeout=STOP_SECONDS)
 
-    async def _work(self, request: bytes, events: asyncio.Queue[Event]) -> None:
+    async def _work(self, request: bytes, events: asyncio.Queue[Event], submitted_by: str) -> None:
         """Run a job; its last event says how it ended."""
         outcome = REFUSED
         try:
@@ -84,7 +85,7 @@ class Jobs:
                 job = await asyncio.to_thread(parse, message.settings, Job, origin=in_one_line(message.origin))
                 outcome = GIVEN_UP
                 self._metrics.job_began()
-                last = Event(result=await self._run(job, events))
+                last = Event(result=await self._run(job, events, submitted_by))
                 outcome = FINISHED
             finally:
                 self._busy = False
@@ -110,7 +111,7 @@ class Jobs:
         self._metrics.job_ended(outcome)
         logs.in_job("")
 
-    async def _run(self, job: Job, events: asyncio.Queue[Event]) -> Result:
+    async def _run(self, job: Job, events: asyncio.Queue[Event], submitted_by: str) -> Result:
         """Wait for all parties, then do what the job asks for."""
         if missing := self._roster.missing():
             await events.put(Event(note=f"waiting for {', '.join(missing)}"))
@@ -121,7 +122,8 @@ class Jobs:
         engine = Engine(self._federation, await self._roster.complete(), events.put, self._metrics)
         reason = "the job was stopped"
         try:
-            outcome = await JobRunner(job, engine, self._federation, self._key, say).run()
+            runner = JobRunner(job, engine, self._federation, self._key, say, submitted_by=submitted_by)
+            outcome = await runner.run()
             reason = ""
             return outcome
         except FedoraError as error:

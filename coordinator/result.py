@@ -1,7 +1,7 @@
 """result.json: every figure of a job, by stable names. A figure that was not measured is null."""
 
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
 
@@ -41,6 +41,7 @@ class ModelRecord:
     figures: dict[str, float]
     digests: dict[str, str]  # SHA-256 of the saved file, by party
     rounds: int | None = None  # of the method that made it
+    left_out: dict[str, str] = field(default_factory=dict)  # figures that the active party keeps back, with the reason
 
 
 def forgotten_rows(ready: dict[str, Ready]) -> int:
@@ -52,7 +53,9 @@ def figures(made: ModelRecord, ledger: Ledger, engine: Engine) -> dict[str, Any]
     """Return the figures of one model: what was measured of it, and what the phases that made it cost."""
     return {
         **dict.fromkeys(FIGURES),
+        **dict.fromkeys(made.left_out),
         **made.figures,
+        "left_out": made.left_out,
         "bytes": ledger.summary(made.phases),
         "seconds": sum(engine.seconds.get(phase, 0.0) for phase in made.phases),
         "rounds": made.rounds,
@@ -105,6 +108,7 @@ def result(
                 "forgotten_rows": one.forgotten_rows,
                 "parameters": one.parameters,
                 "features": one.features,
+                "repeatable_start": one.repeatable_start,
                 "model_sha256": models["original"].digests[name],
                 "models": {model: made.digests[name] for model, made in models.items()},
             }

@@ -20,6 +20,8 @@ def verdict(measured: dict[str, dict[str, Any]], *, uncertain: bool, rows: int, 
 
 
 def _accuracy(unlearned: dict[str, Any], reference: dict[str, Any], than: str) -> Iterator[str]:
+    if unlearned["test_accuracy"] is None or reference["test_accuracy"] is None:
+        return
     difference = unlearned["test_accuracy"] - reference["test_accuracy"]
     points = f"{abs(100 * difference):.1f} points"
     if difference < -ACCURACY_MARGIN:
@@ -39,6 +41,8 @@ def _membership(
     """Say whether the forgotten rows can still be told from rows that were never seen."""
     if unlearned.get("mia_auc") is None or unlearned.get("backdoor_asr") is not None:
         return  # poisoned rows differ from all others whether they are remembered or not
+    if original.get("mia_auc") is None or (retrain and retrain.get("mia_auc") is None):
+        return
     auc, fair = unlearned["mia_auc"], retrain["mia_auc"] if retrain else 0.5
     told = f"the honest attack has AUC {auc:.3f}, {'Retrain' if retrain else 'chance'} {fair:.3f}"
     if rows < 30:
@@ -57,8 +61,11 @@ def _membership(
 
 def _backdoor(unlearned: dict[str, Any], original: dict[str, Any], retrain: dict[str, Any] | None) -> Iterator[str]:
     """Say whether the trigger still works."""
-    if unlearned.get("backdoor_asr") is None:
+    known = [(unlearned, "backdoor_asr"), (unlearned, "untriggered_asr"), (original, "backdoor_asr")]
+    if any(figures.get(name) is None for figures, name in known):
         return
+    if retrain and retrain.get("backdoor_asr") is None:
+        retrain = None
     now, before = unlearned["backdoor_asr"], original["backdoor_asr"]
     plain = unlearned["untriggered_asr"]
     beside = f", with Retrain it is {retrain['backdoor_asr']:.1%}" if retrain else ""

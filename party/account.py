@@ -53,7 +53,10 @@ class Account:
             self.closed, self.after = True, self.model
 
     def add(self, phase: Phase, rule: Rule, report: Report, *, classes: int) -> None:
-        """Enter a phase that has run; `classes` are known to the active party alone, and are 0 at others."""
+        """Enter a phase that has run; `classes` are known to the active party alone, and are 0 at others.
+
+        What the report leaves out is not signed for either.
+        """
         if not rule.parameters_frozen:
             self.model = None
         if not self.began or self.closed:
@@ -62,15 +65,23 @@ class Account:
         if phase.update.WhichOneof("rule") != "dual_ascent" or phase.update.dual_ascent.sigma:
             name = phase.update.WhichOneof("rule") or ""
             self.rules[name] = self.rules.get(name, 0) + 1
-        self.dual = rule.stated_dual() or self.dual
+        if "figures" in report.left_out:
+            return
+        told = "loss" not in report.left_out
+        if dual := rule.stated_dual():
+            self.dual = dual if told else None
         if "residual_squared" in report.figures:
             self.residual_squared, self.residual_rows = report.figures["residual_squared"], report.rows
             self.moved_squared = report.figures["moved_squared"]
         if classes and phase.loss.WhichOneof("form") == "uncertainty":
-            self.uncertainty = {
-                "loss": unlearning_loss(phase, report),
-                "weight": phase.loss.uncertainty.omega,
-                "classes": classes,
-                "gamma": phase.update.dual_ascent.gamma if self.dual and self.dual["form"] == "scalar" else None,
-                "reduction": "sum" if phase.loss.reduction == Loss.SUM else "mean",
-            }
+            self.uncertainty = (
+                None
+                if not told
+                else {
+                    "loss": unlearning_loss(phase, report),
+                    "weight": phase.loss.uncertainty.omega,
+                    "classes": classes,
+                    "gamma": phase.update.dual_ascent.gamma if self.dual and self.dual["form"] == "scalar" else None,
+                    "reduction": "sum" if phase.loss.reduction == Loss.SUM else "mean",
+                }
+            )

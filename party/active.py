@@ -75,7 +75,7 @@ class Active(Role):
             if time.monotonic() - told > PROGRESS_SECONDS:
                 told = time.monotonic()
                 seen = sum(len(rows) for rows in drawn[: step + 1])
-                mean = report.loss_sum / seen
+                mean = report.loss_sum / seen if self.consent.tells_progress else None
                 await tell(Progress(phase=phase.number, steps=step + 1, of_steps=len(drawn), loss=mean))
         self._keep(phase, drawn, kept)
 
@@ -119,9 +119,12 @@ class Active(Role):
         """Turn the predictions recorded since the last time into figures."""
         state, assessor = self.state, Assessor(self.state)
         recorded, state.recorded = state.recorded, {}
-        figures = assessor.fit_attack(recorded) if assess.fit_attack else {}
-        state.figures[assess.model] = {**assessor.figures(recorded), **figures}
-        return Assessment(figures=state.figures[assess.model])
+        fitted = assessor.fit_attack(recorded) if assess.fit_attack else {}
+        figures = {**assessor.figures(recorded), **fitted}
+        kept_back = {name: self.consent.keeps_back(name, assessor.about(name, recorded)) for name in figures}
+        left_out = {name: reason for name, reason in kept_back.items() if reason}
+        told = state.figures[assess.model] = {name: one for name, one in figures.items() if name not in left_out}
+        return Assessment(figures=told, left_out=left_out)
 
     async def _collect(self, online: Sequence[TensorExchange], phase: Phase, step: int, rows: int) -> dict[str, Tensor]:
         """Return every passive party's embedding of one batch."""

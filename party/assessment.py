@@ -68,6 +68,38 @@ class Assessor:
             found |= self._of_forgotten(recorded)
         return {name: value for name, value in found.items() if value is not None}
 
+    def about(self, figure: str, recorded: Recorded) -> list[Tensor]:
+        """Return the groups of rows that a figure is about."""
+        rows = {which: rows for which, (rows, _) in recorded.items()}
+        match figure:
+            case "validation_accuracy":
+                return [rows[Samples.VALIDATION]]
+            case "remaining_accuracy":
+                return [rows[Samples.REMAINING]]
+            case "attack_on_remaining":
+                return [rows[Samples.REMAINING], rows[Samples.TEST]]
+            case "backdoor_asr":
+                return [rows[Samples.PROBE]]
+            case "all_classes_accuracy":
+                return [rows[Samples.TEST]]
+            case "untriggered_asr":
+                target = self._predictions(recorded, Samples.PROBE, trained_labels=True).classes[0]
+                return [self._of_test(recorded, self._predictions(recorded, Samples.TEST).classes != target)]
+            case "test_accuracy" | "test_loss" | "forgotten_classes_accuracy":
+                gone = torch.isin(self._predictions(recorded, Samples.TEST).classes, self._forgotten_classes())
+                return [self._of_test(recorded, gone if figure == "forgotten_classes_accuracy" else ~gone)]
+            case _:
+                if Samples.TEST not in rows:
+                    return [rows[Samples.FORGET]]
+                # Rows of the same classes are held against those to forget, and so tell which classes these are.
+                forget, test = (self._predictions(recorded, which) for which in (Samples.FORGET, Samples.TEST))
+                return [rows[Samples.FORGET], self._of_test(recorded, torch.isin(test.classes, forget.classes))]
+
+    @staticmethod
+    def _of_test(recorded: Recorded, chosen: Tensor) -> Tensor:
+        rows, _ = recorded[Samples.TEST]
+        return rows[chosen]
+
     def _of_backdoor(self, recorded: Recorded) -> dict[str, float | None]:
         """Return how often a row of another class is taken for the backdoor's target, with the trigger and without."""
         triggered = self._predictions(recorded, Samples.PROBE, trained_labels=True)

@@ -19,4 +19,5 @@ class PartyContext:
     records: Records
     meter: Meter
     metrics: PartyMetrics
+    secret: bytes  # known to this party alone
     credentials: Credentials | None = None  # this party's certificate

@@ -27,6 +27,7 @@ from party.dropped import read_list
 from party.exchange_server import ExchangeServer
 from party.metrics import PartyMetrics
 from party.passive import Passive
+from party.randomness import load_or_make_secret
 from party.role import Role
 from party.settings import PartySettings
 from party.state import own_bottom
@@ -73,7 +74,13 @@ class PartyProcess:
         self._totals, self._metrics = Totals(), PartyMetrics(own_rows=len(records.ids))
         credentials = _credentials(settings, federation)
         self._context = PartyContext(
-            settings, federation, records, Meter(self._totals), self._metrics, credentials=credentials
+            settings,
+            federation,
+            records,
+            Meter(self._totals),
+            self._metrics,
+            secret=load_or_make_secret(settings.keys),
+            credentials=credentials,
         )
         self._exchange_server = ExchangeServer(self._context) if active else None
         self._role: Role | None = None
@@ -289,6 +296,7 @@ class PartyProcess:
         if self._role:
             role, self._role = self._role, None
             await role.close()
+            role.consent.close()
             log.info("the job has ended")
         logs.in_job("")
         self._metrics.in_job = False

@@ -17,6 +17,7 @@ from fedora_vfl.signing import SigningKey
 from party import batches
 from party.account import Account
 from party.alignment import ALIGNMENTS, Alignment
+from party.consent import Consent
 from party.context import PartyContext
 from party.device import device_for
 from party.dropped import drop_for_good, nothing_dropped, read_list
@@ -52,6 +53,7 @@ class Role(ABC):
 
     def __init__(self, context: PartyContext, setup: Setup) -> None:
         self.context, self.job = context, setup
+        self.consent = Consent(context, setup, active=self._is_active)
         self.exchanges: list[TensorExchange] = []
         self._state: PartyState | None = None
         self._noise: Noise | None = None
@@ -99,6 +101,7 @@ class Role(ABC):
     async def prepare(self) -> Ready:
         """Join the rows and make the networks."""
         self._check_members()
+        self.consent.begin()
         _check_writable(self.context.settings.models)
         for name in self.job.saves:
             if self.context.settings.model_path(name).exists():
@@ -107,6 +110,7 @@ class Role(ABC):
         order = await self.connect()
         self._check_order(order)
         state = self._made(order)
+        self.consent.networks(state, order)
         self.take(state)
         return Ready(
             own_rows=len(self.context.records.ids),
@@ -121,6 +125,7 @@ class Role(ABC):
             identity=state.description.get("identity", "") if self.job.load else "",
             training=state.description.get("training", "") if self.job.load else "",
             forgotten_rows=len(self.context.records.ids) - len(self.ids),
+            repeatable_start=self.context.settings.seed is not None,
         )
 
     def _leave_out_dropped(self) -> None:
@@ -151,10 +156,11 @@ class Role(ABC):
             order,
             party=settings.name,
             place=self._place,
-            seed=setup.seed,
+            seed=self._start(setup.seed),
             model=model or Model(),
             own_bottom=settings.model,
             passive=passive,
+            secret=self._secret,
         )
         state.lineage = Lineage(tuple(self.dropped.jobs))  # it will never have seen their rows
         return state
@@ -163,6 +169,15 @@ class Role(ABC):
         """Refuse a model that remembers what this party has had forgotten since, unless the job says that it may."""
         if self.context.settings.drops == "for-good" and not self.job.allow_remembering:
             check_lineage(state.lineage, self.dropped, model=name, this_job=self.job.job)
+
+    def _start(self, seed: int) -> int:
+        """Return what fresh parameters are drawn from: the job's seed and, if there is one, that of the party file."""
+        return (seed + (self.context.settings.seed or 0)) % 2**63
+
+    @property
+    def _secret(self) -> bytes:
+        """What else they are drawn from: nothing, where the party file has a seed, so that others can repeat it."""
+        return self.context.secret if self.context.settings.seed is None else b""
 
     def take(self, state: PartyState) -> None:
         """Go on with this state: a new job's, or one that was saved."""
@@ -211,6 +226,7 @@ class Role(ABC):
     async def request(self, request: Request) -> Accepted:
         """Find the rows to forget, but go on as before until they are dropped."""
         state, settings = self.state, self.context.settings
+        self.consent.request()
         rows, secret = await self.find_rows(request)
         ids = [state.order.train[row] for row in rows.tolist()]
         commitment = commit(settings.keys, job=self.job.job, party=settings.name, ids=ids, secret=secret)
@@ -235,7 +251,11 @@ class Role(ABC):
     def restart(self, restart: Restart) -> Restarted:
         """Go on from a saved model, or from fresh parameters."""
         path = self.context.settings.model_path(restart.load) if restart.load else None
-        self.state.restart(path, place=self._place, seed=restart.seed)
+        if restart.load:
+            self.consent.load(restart.load)
+        else:
+            self.consent.restart()
+        self.state.restart(path, place=self._place, seed=self._start(restart.seed), secret=self._secret)
         if path:
             self._check_lineage(self.state, restart.load)
         else:
@@ -247,6 +267,7 @@ class Role(ABC):
     def save_model(self, save: Save) -> Saved:
         """Write the model to this party's disk; one that has moved since rows were dropped has honoured the request."""
         state, path = self.state, self.context.settings.model_path(save.name)
+        self.consent.save(save.name)
         if state.account and state.memory.initial and state.change_squared(state.memory.initial):
             state.lineage = state.lineage.honouring(self.job.job)
         try:
@@ -306,6 +327,7 @@ class Role(ABC):
         """Do what a phase asks for and say what came of it."""
         state = self.state
         drawn = batches.draw(state.sets, phase.over, phase.plan)
+        self.consent.phase(phase, drawn)
         if phase.checkpoint:
             state.checkpoint()
         rule = rule_for(phase.update, state.networks.parameters(), state.memory)
@@ -321,6 +343,7 @@ class Role(ABC):
         report.figures.update(rule.finish())
         if before:
             report.change_squared = state.change_squared(before)
+        self.consent.screen(phase, drawn, report, classes=state.classes)
         if state.account:
             state.account.add(phase, rule, report, classes=state.classes)
         return report

@@ -11,6 +11,7 @@ from fedora_vfl.settings.federation import Address, Federation, Name, load_feder
 from fedora_vfl.settings.files import Settings, load
 from fedora_vfl.settings.model import MODEL_NAME
 from party.data.settings import DataSettings
+from party.policy import OptionalPolicy, Policy
 
 
 class PrivacySettings(Settings):
@@ -38,6 +39,10 @@ class PartySettings(Settings):
     threads: PositiveInt | None = None  # compute threads; all cores unless told
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"  # where this party computes
     privacy: PrivacySettings | None = None  # noise on what this party sends; none unless told
+    # For experiments that are to be repeatable: fresh parameters are drawn from it and the job's seed, by all who know
+    # both. Without it they are drawn from a secret of this party's own.
+    seed: Annotated[int | None, Field(ge=0, lt=2**63)] = None
+    policy: OptionalPolicy = Policy()  # what this party agrees to; None, written `open`: to everything
     listen: Address | None = None  # active party: where to listen, when that differs from the federation's address
 
     def model_path(self, name: str) -> Path:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from fedora_vfl.errors import DataError, PartyError, SettingsError
-from fedora_vfl.sampling.seeds import derive
 from fedora_vfl.settings.model import Model
 from party import models
 from party.account import Account
@@ -22,6 +21,7 @@ from party.data.encoding import Encoding, Inputs, LabelEncoding, from_json, lear
 from party.data.records import Records
 from party.lineage import Lineage
 from party.privacy import Releases
+from party.randomness import drawing
 from party.tensor_files import flatten, read_tensors, restore, write_tensors
 from party.updates import RuleMemory
 from protos.fedora.v1.exchange_pb2 import Order
@@ -185,11 +185,11 @@ class PartyState:
         """Take the parameters as they are for θ_init, and forget what update rules remember."""
         self.memory, self.checkpoints = RuleMemory(initial=self.snapshot()), []
 
-    def restart(self, path: Path | None, *, place: int, seed: int) -> None:
+    def restart(self, path: Path | None, *, place: int, seed: int, secret: bytes = b"") -> None:
         """Go on from a saved model, or from fresh parameters."""
         if path is None:
             shape = self.inputs.shape if self.inputs else None
-            self.networks = _networks(self.description, shape, place=place, seed=seed).to(self.device)
+            self.networks = _networks(self.description, shape, place=place, seed=seed, secret=secret).to(self.device)
             self.description.pop("identity", None)
             # θ_init stays the trained model: how far a retrained one is from it is measured in the end.
             self.memory, self.checkpoints = RuleMemory(initial=self.memory.initial), []
@@ -237,6 +237,7 @@ def assemble(
     model: Model,
     own_bottom: dict[str, Any] | None,
     passive: list[str] | None,
+    secret: bytes = b"",
 ) -> PartyState:
     """Make a party's state with fresh parameters.
 
@@ -249,6 +250,7 @@ def assemble(
         model: The job's networks.
         own_bottom: The party's own choice of a bottom model, in place of the job's.
         passive: All passive parties, for the active party, which gets the top model; None for others.
+        secret: What fresh parameters are drawn from beside the seed, so that nobody else can draw them.
     """
     aligned, train = _align(records, order), np.arange(len(order.train))
     description: dict[str, Any] = {"party": party, "model": model.model_dump(), "own_bottom": own_bottom}
@@ -259,7 +261,7 @@ def assemble(
         named = [*aligned.labels, *(aligned.truth or [])]
         description["classes"] = LabelEncoding.learn(named, origin=aligned.origin).to_json()
         description["passive"] = passive
-    return _build(records, order, description, place=place, seed=seed)
+    return _build(records, order, description, place=place, seed=seed, secret=secret)
 
 
 def reload(
@@ -314,7 +316,9 @@ def _align(records: Records, order: Order) -> Records:
     return records.select(np.array([where[one] for name in SETS for one in getattr(order, name)]))
 
 
-def _build(records: Records, order: Order, description: dict[str, Any], *, place: int, seed: int) -> PartyState:
+def _build(
+    records: Records, order: Order, description: dict[str, Any], *, place: int, seed: int, secret: bytes = b""
+) -> PartyState:
     """Encode the rows and make the networks that a description tells of."""
     aligned = _align(records, order)
     inputs = labels = truth = None
@@ -329,21 +333,23 @@ def _build(records: Records, order: Order, description: dict[str, Any], *, place
         labels = torch.from_numpy(classes.apply(aligned.labels, origin=aligned.origin))
         if aligned.truth is not None:
             truth = torch.from_numpy(classes.apply(aligned.truth, origin=aligned.origin))
-    networks = _networks(description, inputs.shape if inputs else None, place=place, seed=seed)
+    networks = _networks(description, inputs.shape if inputs else None, place=place, seed=seed, secret=secret)
     sets = SampleSets.consecutive(*(len(getattr(order, name)) for name in SETS))
     return PartyState(order, description, networks, inputs, labels, truth, sets)
 
 
-def _networks(description: dict[str, Any], shape: tuple[int, ...] | None, *, place: int, seed: int) -> nn.ModuleDict:
+def _networks(
+    description: dict[str, Any], shape: tuple[int, ...] | None, *, place: int, seed: int, secret: bytes
+) -> nn.ModuleDict:
     """Make the networks that a description tells of, with fresh parameters."""
     model = Model.model_validate(description["model"])
     networks = nn.ModuleDict()
     if shape is not None:
-        networks["bottom"] = _bottom(model, description["own_bottom"], shape, derive(seed, "bottom", place))
+        with drawing(secret, seed, "bottom", place):
+            networks["bottom"] = chosen_bottom(model, description["own_bottom"]).build(shape, model.embedding)
     if "classes" in description:
         members = len(description["passive"]) + ("bottom" in networks)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive(seed, "top"))
+        with drawing(secret, seed, "top"):
             networks["top"] = models.mlp.top(
                 members * model.embedding, model.top, len(description["classes"]["classes"])
             )
@@ -356,12 +362,8 @@ def own_bottom(own: dict[str, Any], *, default: str) -> models.Bottom:
     return models.bottom(str(own.get("bottom", default)), settings, origin="the party file's model")
 
 
-def _bottom(model: Model, own: dict[str, Any] | None, shape: tuple[int, ...], seed: int) -> nn.Module:
-    """Make a bottom model: the party's own choice, or else the job's."""
+def chosen_bottom(model: Model, own: dict[str, Any] | None) -> models.Bottom:
+    """Return the checked settings of a bottom model: the party's own choice, or else the job's."""
     if own is not None:
-        chosen = own_bottom(own, default=model.bottom)
-    else:
-        chosen = models.bottom(model.bottom, model.bottom_settings, origin="model")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return chosen.build(shape, model.embedding)
+        return own_bottom(own, default=model.bottom)
+    return models.bottom(model.bottom, model.bottom_settings, origin="model")

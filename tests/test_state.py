@@ -195,7 +195,7 @@ async def forget_with(unlearn: dict[str, Any], out: Path, cut_after: set[int]) -
         )
         ended = await cluster.perform(METHODS.get(job.unlearn.method).run(task, job.unlearn))
         await cluster.perform(observation(2, rows=engine.rows, batch_size=256, seed=2))
-        figures = await engine.assess("unlearned")
+        figures = dict((await engine.assess("unlearned")).figures)
         await cluster.perform(proof(task, job.unlearn, pushed=ended.pushed))
         await engine.save("unlearned", training="{}")
         (out / "figures.json").write_text(json.dumps([figures, engine.identity], sort_keys=True))

@@ -22,11 +22,14 @@ class PhaseOutcome:
     """What all parties together say of a phase that has run."""
 
     rows: int
-    loss: float  # mean over the rows; NaN of none
+    loss: float  # mean over the rows; NaN of none, and where the active party does not tell
     accuracy: float
-    change: float  # ‖Θ_after − Θ_before‖ over all parties
+    change: float  # ‖Θ_after − Θ_before‖ over all parties; NaN where a party does not tell
     seconds: float
     figures: dict[str, dict[str, float]] = field(default_factory=dict)  # by party: what its update rule reports
+    left_out: dict[str, str] = field(default_factory=dict)  # what a party's policy keeps back, with the reason
+    # Where the loss is kept back: whether it is as it should be; Report in phase.proto says when that is.
+    within_bounds: bool | None = None
 
     def total(self, figure: str) -> float:
         """Add up a figure over all parties that report it."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from coordinator.methods import Method
 from coordinator.phases import FORGET, look, share
+from fedora_vfl.errors import SettingsError
 from protos.fedora.v1.phase_pb2 import CrossEntropy, Influence, Loss, Phase, Shift, Update
 
 
@@ -27,6 +28,12 @@ def influence(name: str, *, batch_size: int) -> Method[Measured]:
         loss=Loss(cross_entropy=CrossEntropy(), reduction=Loss.SET_MEAN),
         update=Update(influence=Influence()),
     )
+    if "figures" in found.left_out:
+        reason = found.left_out["figures"]
+        raise SettingsError(
+            f"unlearn: {name} goes by the length of a gradient over the rows to forget, which is not told: {reason}; "
+            "fedora, retrain and ga do without"
+        )
     norms = (math.sqrt(found.total(figure)) for figure in ("gradient_squared", "parameters_squared"))
     return Measured(found.loss, *norms)
 

@@ -15,19 +15,19 @@ def paper(problem: Problem) -> Method[MethodResult]:
     δ = 1.0 if "asymmetric-batches" in settings.without else _given(settings.delta, 0.05)
     forgetting = "unlearning-loss" not in settings.without
     push = PrimalDescent.AS_IT_IS if forgetting else PrimalDescent.NONE
-    loss, calm = -math.inf, 0
+    held, calm = False, 0
     for k in range(1, rounds + 1):
         size = math.inf
         if forgetting:
             ascent = yield problem.unlearning(k, steps.sigma, fresh=k == 1)
-            loss, size = problem.loss(ascent.loss), math.sqrt(ascent.total("parameters_squared"))
+            held, size = problem.holds(ascent, problem.level), math.sqrt(ascent.total("parameters_squared"))
         descent = yield problem.descent(k, Sgd(lr=steps.tau), push, part=δ, fresh=k == 1)
         if "adaptive-steps" not in settings.without:
             steps = steps.adapt(descent.change)
-        calm = calm + 1 if loss >= problem.level and descent.change <= settings.tolerance * size else 0
+        calm = calm + 1 if held and descent.change <= settings.tolerance * size else 0
         if calm == settings.patience:
             return MethodResult(k, f"the constraint has held and the model has stood still for {calm} rounds", True)
-    return MethodResult(rounds, f"all {rounds} rounds were run", loss >= problem.level)
+    return MethodResult(rounds, f"all {rounds} rounds were run", held)
 
 
 def _first_steps(problem: Problem) -> StepSizes:

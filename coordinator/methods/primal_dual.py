@@ -7,7 +7,7 @@
 import math
 from dataclasses import dataclass
 
-from coordinator.methods import UnlearningTask
+from coordinator.methods import PhaseOutcome, UnlearningTask
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.phases import FORGET, REMAINING, look, share
 from fedora_vfl.errors import SettingsError
@@ -73,6 +73,10 @@ class Problem:
         """L_u, from its mean over D_u."""
         return mean * self.task.forget if self.settings.reduction == "sum" else mean
 
+    def holds(self, ascent: PhaseOutcome, level: float) -> bool:
+        """Tell whether L_u is at least a level; the active party says so itself where it does not tell L_u."""
+        return bool(ascent.within_bounds) if "loss" in ascent.left_out else self.loss(ascent.loss) >= level
+
     def unlearning(
         self,
         round: int,
@@ -80,6 +84,7 @@ class Problem:
         *,
         part: float = 1.0,
         gamma: float | None = None,
+        level: float | None = None,
         omega_max: float = 0.0,
         taking_away: bool = False,
         fresh: bool = False,
@@ -95,6 +100,7 @@ class Problem:
             taking_away=taking_away,
             normalised=settings.steps == "auto",
             audit=settings.audit,
+            level=self.level if level is None else level,
         )
         loss = Loss(uncertainty=Uncertainty(omega=settings.omega), reduction=REDUCTIONS[settings.reduction])
         phase = look(

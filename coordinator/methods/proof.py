@@ -19,7 +19,7 @@ MICRO_BATCH = 1024
 class Proof:
     """How the final model stands to the constrained problem."""
 
-    loss: float | None  # L_u over all of D_u; None for a method without a dual variable
+    loss: float | None  # L_u over all of D_u; None for a method without a dual variable, or where it is not told
     residual_squared: float  # ‖∇L_r − push + ρ·(Θ − Θ_init)‖²
     residual_rows: int
     moved_squared: float  # ‖Θ − Θ_init‖²
@@ -37,7 +37,7 @@ def proof(task: UnlearningTask, settings: Unlearn, *, pushed: bool) -> Method[Pr
         ascent = problem.unlearning(1, 0.0, fresh=not pushed)
         ascent.name = NAME
         forgotten = yield ascent
-        loss = problem.loss(forgotten.loss)
+        loss = None if "loss" in forgotten.left_out else problem.loss(forgotten.loss)
     residual = yield look(
         NAME,
         2,

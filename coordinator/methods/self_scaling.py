@@ -8,7 +8,7 @@ dual step against the range of L_u, the primal step against the training's own r
 import math
 from dataclasses import dataclass
 
-from coordinator.methods import Method, MethodResult, Rollback
+from coordinator.methods import Method, MethodResult, PhaseOutcome, Rollback
 from coordinator.methods.fedora_settings import Scales
 from coordinator.methods.primal_dual import RECOVERY, Problem
 from protos.fedora.v1.phase_pb2 import Adam, PrimalDescent
@@ -104,6 +104,7 @@ def _push(problem: Problem, scales: Scales, pace: Pace) -> Method[_Pushed]:
             σ,
             part=pace.forget / problem.task.forget,
             gamma=γ,
+            level=level,
             omega_max=scales.omega_max or 0.0,
             taking_away=bool(scales.taking_away),
             # Where the constraint holds its dual variable is 0: complementary slackness.
@@ -111,7 +112,7 @@ def _push(problem: Problem, scales: Scales, pace: Pace) -> Method[_Pushed]:
             checkpoint=True,
         )
         rows, checkpoints = rows + ascent.rows, min(checkpoints + 1, KEPT_CHECKPOINTS)
-        holds = problem.loss(ascent.loss) >= level
+        holds = problem.holds(ascent, level)
         held_at = held_at or (k if holds else 0)
         if held_at and k - held_at >= scales.rounds_after and not uncertain:
             break
@@ -126,13 +127,20 @@ def _push(problem: Problem, scales: Scales, pace: Pace) -> Method[_Pushed]:
             fresh=fresh,
         )
         rows, fresh = rows + descent.rows, False
-        start = min(start, descent.loss, guessing)
-        if scales.guard and descent.loss > start + guessing:
+        if scales.guard and _went_too_far(descent, start, guessing):
             # Worse than at best by as much as guessing costs. The loss is that of the state the round began with, more
             # or less, so that the round before it was the one that went too far.
             yield Rollback(checkpoints)
             cut, checkpoints, fresh, held_at = cut / 2, 0, True, 0
+        start = min(start, guessing if "loss" in descent.left_out else descent.loss)
     return _Pushed(rows, k, held_at)
+
+
+def _went_too_far(descent: PhaseOutcome, start: float, guessing: float) -> bool:
+    """Tell whether the loss on D_r is worse than at best by as much as guessing costs, or twice that of guessing."""
+    if "loss" in descent.left_out:
+        return descent.within_bounds is False
+    return descent.loss > min(start, descent.loss, guessing) + guessing
 
 
 def _recover(problem: Problem, scales: Scales, left: float) -> Method[None]:

@@ -126,6 +126,8 @@ def _duals(made: Certificate) -> list[str]:
     scalars = set()
     for name, one in _attestations(made).items():
         form = one.dual.form if one.dual else None
+        if form is None and _active(made).uncertainty is None:
+            continue  # nothing is told of the dual variable where L_u, which it follows from, is kept back
         if form != made.method.dual:
             broken.append(f"{name} states a dual variable of form {form}, but the method's is {made.method.dual}")
         if isinstance(one.dual, ScalarDual):

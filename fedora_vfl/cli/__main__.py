@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from fedora_vfl.cli import bench, certs, data, demo, dropped, health, run, submit, verify
+from fedora_vfl.cli import bench, certs, data, demo, dropped, health, policy, run, submit, verify
 from fedora_vfl.process.lifecycle import exit_codes, reader_gone
 from fedora_vfl.wire.protocol import VERSION
 
@@ -42,6 +42,7 @@ app.command("verify")(verify.verify)
 app.command("dropped")(dropped.dropped)
 app.command("health")(health.health)
 app.add_typer(certs.app, name="certs")
+app.add_typer(policy.app, name="policy")
 app.add_typer(bench.app, name="bench")
 
 

@@ -104,7 +104,8 @@ class Follower:
                 self._start(event.started)
             case "progress" if self._stage:
                 done = event.progress.steps / max(1, event.progress.of_steps)
-                if not self._stage.open_ended and not self._stage.quiet:
+                told = event.progress.HasField("loss")
+                if told and not self._stage.open_ended and not self._stage.quiet:
                     self._stage.show({"loss": f"{event.progress.loss:.4f}"})
                 self._move(self._stage.round - 1 + done)
             case "finished" if self._stage:
@@ -158,10 +159,12 @@ class Follower:
 
 
 def _figures(finished: PhaseFinished) -> dict[str, str]:
-    """Return what a reader wants to know of a phase."""
+    """Return what a reader wants to know of a phase, as far as the active party tells."""
+    dual = {"Ω": f"{finished.dual:.3f}"} if finished.HasField("dual") else {}
+    if not finished.HasField("loss"):
+        return dual if finished.name == "unlearning" else {}
     match finished.name:
         case "unlearning":
-            dual = {"Ω": f"{finished.dual:.3f}"} if finished.HasField("dual") else {}
             return {"L_u": f"{finished.loss:6.3f}", **dual}
         case "remaining":
             return {"remaining accuracy": f"{finished.accuracy:.1%}"}

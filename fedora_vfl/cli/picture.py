@@ -116,14 +116,19 @@ def _add(story: Story, entry: dict[str, Any]) -> None:
         if entry.get("rolled_back") and round not in story.rolled_back:
             story.rolled_back.append(round)
     if phase == UNLEARNING:
-        story.uncertainty.add(round, story.problem.loss(entry["loss"]))
+        story.uncertainty.add(round, _uncertainty(story, entry))
         story.dual.add(round, _dual(entry["figures"], scalar=story.scalar))
         story.sigma.add(round, entry["step_size"])
     elif phase in (REMAINING_PHASE, RECOVERY):
         story.tau.add(round, entry["step_size"])
         story.accuracy.add(round, entry["accuracy"])
     elif phase == CERTIFICATE and entry["round"] == 1:
-        story.final_uncertainty = story.problem.loss(entry["loss"])
+        story.final_uncertainty = _uncertainty(story, entry)
+
+
+def _uncertainty(story: Story, entry: dict[str, Any]) -> float | None:
+    """Return L_u of a phase, if the active party told it."""
+    return None if entry["loss"] is None else story.problem.loss(entry["loss"])
 
 
 def _dual(figures: dict[str, dict[str, float]], *, scalar: bool) -> float | None:
@@ -179,6 +184,8 @@ def _from_to(result: dict[str, Any], figure: str, name: str) -> str:
     before, after = result["original"][figure], result["unlearned"][figure]
     retrain = result.get("retrain", {}).get(figure)
     beside = f" (Retrain {retrain:.1%})" if retrain is not None else ""
+    if before is None or after is None:
+        return f"{name}: not told."
     return f"{name}: {before:.1%} before, {after:.1%} after{beside}."
 
 
@@ -265,13 +272,13 @@ def _draw_accuracy(panel: "Axes", story: Story, result: dict[str, Any]) -> None:
     panel.plot(story.accuracy.rounds, story.accuracy.values, "o-", color=BLUE, markersize=3.5)
     named = []
     for model, (name, style, colour) in MODELS.items():
-        if model in result:
+        if result.get(model, {}).get("test_accuracy") is not None:
             value = result[model]["test_accuracy"]
             panel.axhline(value, linestyle=style, color=colour, linewidth=1.8)
             named.append((value, f"test, {name}: {value:.1%}", colour))
     panel.locator_params(axis="y", nbins=5, steps=[1, 2, 5, 10])
     panel.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
-    shown = [*story.accuracy.values, *(value for value, _, _ in named)]
+    shown = [*story.accuracy.values, *(value for value, _, _ in named)] or [0.0, 1.0]
     room = 0.12 * (max(shown) - min(shown)) or 0.01
     panel.set_ylim(min(shown) - room, max(shown) + room)
     _name_lines(panel, named)

@@ -74,7 +74,15 @@ def print_comparison(result: dict[str, Any], console: Console) -> None:
     sentences = Table.grid(padding=(0, 1))
     for sentence in result["verdict"]:
         sentences.add_row("•", sentence)
+    for figures, reason in _left_out(result["unlearned"]["left_out"]):
+        sentences.add_row("•", f"Not told: {', '.join(figures)}; {reason}.")
     console.print(sentences)
+
+
+def _left_out(left_out: dict[str, str]) -> Iterable[tuple[list[str], str]]:
+    """Put figures that are kept back for the same reason together."""
+    for reason in dict.fromkeys(left_out.values()):
+        yield [name for name, other in left_out.items() if other == reason], reason
 
 
 def _figures(result: dict[str, Any]) -> Table:
@@ -85,8 +93,8 @@ def _figures(result: dict[str, Any]) -> Table:
     table.add_column(style="bold")
     table.add_column(justify="right")
     if not compared:
-        table.add_row("test accuracy", f"{original['test_accuracy']:.2%}")
-        table.add_row("test loss", f"{original['test_loss']:.4f}")
+        for name, label, shown in (("test_accuracy", "test accuracy", "{:.2%}"), ("test_loss", "test loss", "{:.4f}")):
+            table.add_row(label, "not told" if original[name] is None else shown.format(original[name]))
     table.add_row("rows in common", f"{rows['train']:,} train, {rows['test']:,} test")
     table.add_row("parameters", f"{sum(party['parameters'] for party in result['parties'].values()):,}")
     if not compared:

@@ -88,7 +88,7 @@ class Welcome(_message.Message):
     def __init__(self, version: _Optional[str] = ...) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("job", "seed", "passive", "model", "encoding", "load", "alignment", "allow_remembering", "saves")
+    __slots__ = ("job", "seed", "passive", "model", "encoding", "load", "alignment", "allow_remembering", "submitted_by", "saves")
     JOB_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     PASSIVE_FIELD_NUMBER: _ClassVar[int]
@@ -97,6 +97,7 @@ class Setup(_message.Message):
     LOAD_FIELD_NUMBER: _ClassVar[int]
     ALIGNMENT_FIELD_NUMBER: _ClassVar[int]
     ALLOW_REMEMBERING_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_BY_FIELD_NUMBER: _ClassVar[int]
     SAVES_FIELD_NUMBER: _ClassVar[int]
     job: str
     seed: int
@@ -106,11 +107,12 @@ class Setup(_message.Message):
     load: str
     alignment: str
     allow_remembering: bool
+    submitted_by: str
     saves: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., encoding: _Optional[str] = ..., load: _Optional[str] = ..., alignment: _Optional[str] = ..., allow_remembering: _Optional[bool] = ..., saves: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., encoding: _Optional[str] = ..., load: _Optional[str] = ..., alignment: _Optional[str] = ..., allow_remembering: _Optional[bool] = ..., submitted_by: _Optional[str] = ..., saves: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Ready(_message.Message):
-    __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training", "forgotten_rows")
+    __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training", "forgotten_rows", "repeatable_start")
     OWN_ROWS_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     EMBEDDING_FIELD_NUMBER: _ClassVar[int]
@@ -123,6 +125,7 @@ class Ready(_message.Message):
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     TRAINING_FIELD_NUMBER: _ClassVar[int]
     FORGOTTEN_ROWS_FIELD_NUMBER: _ClassVar[int]
+    REPEATABLE_START_FIELD_NUMBER: _ClassVar[int]
     own_rows: int
     parameters: int
     embedding: int
@@ -135,7 +138,8 @@ class Ready(_message.Message):
     identity: str
     training: str
     forgotten_rows: int
-    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ..., probe: _Optional[int] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ..., forgotten_rows: _Optional[int] = ...) -> None: ...
+    repeatable_start: bool
+    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ..., probe: _Optional[int] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ..., forgotten_rows: _Optional[int] = ..., repeatable_start: _Optional[bool] = ...) -> None: ...
 
 class Request(_message.Message):
     __slots__ = ("ids", "classes", "samples", "seed")
@@ -218,7 +222,7 @@ class Assess(_message.Message):
     def __init__(self, fit_attack: _Optional[bool] = ..., model: _Optional[str] = ...) -> None: ...
 
 class Assessment(_message.Message):
-    __slots__ = ("figures",)
+    __slots__ = ("figures", "left_out")
     class FiguresEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -226,9 +230,18 @@ class Assessment(_message.Message):
         key: str
         value: float
         def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class LeftOutEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     FIGURES_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     figures: _containers.ScalarMap[str, float]
-    def __init__(self, figures: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    left_out: _containers.ScalarMap[str, str]
+    def __init__(self, figures: _Optional[_Mapping[str, float]] = ..., left_out: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Attest(_message.Message):
     __slots__ = ("joint", "asked")

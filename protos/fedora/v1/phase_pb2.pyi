@@ -112,7 +112,7 @@ class Adam(_message.Message):
     def __init__(self, lr: _Optional[float] = ..., beta1: _Optional[float] = ..., beta2: _Optional[float] = ..., epsilon: _Optional[float] = ..., weight_decay: _Optional[float] = ...) -> None: ...
 
 class DualAscent(_message.Message):
-    __slots__ = ("form", "sigma", "gamma", "normalised", "audit", "omega_max", "taking_away")
+    __slots__ = ("form", "sigma", "gamma", "normalised", "audit", "omega_max", "taking_away", "level")
     class Form(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PARAMETERWISE: _ClassVar[DualAscent.Form]
@@ -126,6 +126,7 @@ class DualAscent(_message.Message):
     AUDIT_FIELD_NUMBER: _ClassVar[int]
     OMEGA_MAX_FIELD_NUMBER: _ClassVar[int]
     TAKING_AWAY_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
     form: DualAscent.Form
     sigma: float
     gamma: float
@@ -133,7 +134,8 @@ class DualAscent(_message.Message):
     audit: bool
     omega_max: float
     taking_away: bool
-    def __init__(self, form: _Optional[_Union[DualAscent.Form, str]] = ..., sigma: _Optional[float] = ..., gamma: _Optional[float] = ..., normalised: _Optional[bool] = ..., audit: _Optional[bool] = ..., omega_max: _Optional[float] = ..., taking_away: _Optional[bool] = ...) -> None: ...
+    level: float
+    def __init__(self, form: _Optional[_Union[DualAscent.Form, str]] = ..., sigma: _Optional[float] = ..., gamma: _Optional[float] = ..., normalised: _Optional[bool] = ..., audit: _Optional[bool] = ..., omega_max: _Optional[float] = ..., taking_away: _Optional[bool] = ..., level: _Optional[float] = ...) -> None: ...
 
 class PrimalDescent(_message.Message):
     __slots__ = ("sgd", "adam", "rho", "push", "fade")
@@ -252,7 +254,7 @@ class Phase(_message.Message):
     def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., round: _Optional[int] = ..., over: _Optional[_Union[Samples, _Mapping]] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., train_mode: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ..., checkpoint: _Optional[bool] = ..., offline: _Optional[_Iterable[str]] = ..., forward_only: _Optional[bool] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("phase", "rows", "steps", "change_squared", "compute_seconds", "wait_seconds", "loss_sum", "correct", "figures")
+    __slots__ = ("phase", "rows", "steps", "change_squared", "compute_seconds", "wait_seconds", "loss_sum", "correct", "figures", "left_out", "within_bounds")
     class FiguresEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -260,6 +262,13 @@ class Report(_message.Message):
         key: str
         value: float
         def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class LeftOutEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     PHASE_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
@@ -269,6 +278,8 @@ class Report(_message.Message):
     LOSS_SUM_FIELD_NUMBER: _ClassVar[int]
     CORRECT_FIELD_NUMBER: _ClassVar[int]
     FIGURES_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    WITHIN_BOUNDS_FIELD_NUMBER: _ClassVar[int]
     phase: int
     rows: int
     steps: int
@@ -278,7 +289,9 @@ class Report(_message.Message):
     loss_sum: float
     correct: int
     figures: _containers.ScalarMap[str, float]
-    def __init__(self, phase: _Optional[int] = ..., rows: _Optional[int] = ..., steps: _Optional[int] = ..., change_squared: _Optional[float] = ..., compute_seconds: _Optional[float] = ..., wait_seconds: _Optional[float] = ..., loss_sum: _Optional[float] = ..., correct: _Optional[int] = ..., figures: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    left_out: _containers.ScalarMap[str, str]
+    within_bounds: bool
+    def __init__(self, phase: _Optional[int] = ..., rows: _Optional[int] = ..., steps: _Optional[int] = ..., change_squared: _Optional[float] = ..., compute_seconds: _Optional[float] = ..., wait_seconds: _Optional[float] = ..., loss_sum: _Optional[float] = ..., correct: _Optional[int] = ..., figures: _Optional[_Mapping[str, float]] = ..., left_out: _Optional[_Mapping[str, str]] = ..., within_bounds: _Optional[bool] = ...) -> None: ...
 
 class Progress(_message.Message):
     __slots__ = ("phase", "steps", "of_steps", "loss")

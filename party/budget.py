@@ -1,0 +1,138 @@
+"""What a party has given so far, over all jobs and restarts: kept in a small file that only it may read."""
+
+import contextlib
+import hashlib
+import hmac
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedora_vfl.errors import DataError
+from fedora_vfl.storage import create_privately
+
+BUDGET_FILE = "budget.sqlite"
+DAY_SECONDS = 86_400
+REMEMBERED_DAYS = 30  # for which groups are held against new ones
+
+Numbers = NDArray[np.int64]
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS people (number INTEGER PRIMARY KEY, tag BLOB UNIQUE NOT NULL);
+CREATE TABLE IF NOT EXISTS jobs (day INTEGER NOT NULL, job TEXT UNIQUE NOT NULL);
+CREATE TABLE IF NOT EXISTS releases (day INTEGER PRIMARY KEY, counts BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS models (name TEXT PRIMARY KEY, operator TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS groups (
+    digest BLOB PRIMARY KEY, day INTEGER NOT NULL, size INTEGER NOT NULL, members BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS groups_by_size ON groups (size);
+"""
+
+
+class Budget:
+    """Counts of jobs, of releases of each row, and of groups of rows of which figures were told."""
+
+    def __init__(self, folder: Path, secret: bytes, *, clock: Callable[[], float] = time.time) -> None:
+        """`secret` hides the ids: rows are known by numbers, which no change of the data file changes."""
+        self._secret, self._clock = secret, clock
+        path = folder / BUDGET_FILE
+        try:
+            create_privately(path, b"")
+            self._file = sqlite3.connect(path, isolation_level=None)
+            self._file.executescript(_TABLES)
+        except (OSError, sqlite3.Error) as error:
+            raise DataError(f"{path}: what this party has given so far cannot be kept there: {error}") from None
+
+    @property
+    def _day(self) -> int:
+        return int(self._clock() // DAY_SECONDS)
+
+    def numbers(self, ids: Sequence[str]) -> Numbers:
+        """Return the number that stands for each row here, the same for ever."""
+        tags = [hmac.digest(self._secret, one.encode(), "sha256")[:16] for one in ids]
+        with self._writing():
+            self._file.executemany("INSERT OR IGNORE INTO people (tag) VALUES (?)", ((tag,) for tag in tags))
+        known = {tag: number for number, tag in self._file.execute("SELECT number, tag FROM people")}
+        return np.array([known[tag] for tag in tags], dtype=np.int64)
+
+    def enter_job(self, job: str) -> int:
+        """Count a job; return how many there were today, with this one."""
+        day = self._day
+        with self._writing():
+            self._file.execute("INSERT OR IGNORE INTO jobs VALUES (?, ?)", (day, job))
+            self._file.execute("DELETE FROM jobs WHERE day < ?", (day,))
+        (count,) = self._file.execute("SELECT count(*) FROM jobs").fetchone()
+        return int(count)
+
+    def release(self, rows: Numbers, *, most: int) -> bool:
+        """Count a release of some rows, unless one of them has been released so often today; say whether it may be."""
+        day, length = self._day, int(rows.max(initial=0)) + 1
+        found = self._file.execute("SELECT counts FROM releases WHERE day = ?", (day,)).fetchone()
+        counts = np.frombuffer(found[0], dtype="<u4").copy() if found else np.zeros(0, dtype="<u4")
+        counts = np.pad(counts, (0, max(0, length - len(counts))))
+        counts[rows] += 1
+        if int(counts.max(initial=0)) > most:
+            return False
+        with self._writing():
+            self._file.execute("DELETE FROM releases WHERE day < ?", (day,))
+            self._file.execute("INSERT OR REPLACE INTO releases VALUES (?, ?)", (day, counts.tobytes()))
+        return True
+
+    def own(self, model: str, operator: str) -> None:
+        """Remember whose job has saved a model."""
+        with self._writing():
+            self._file.execute("INSERT OR REPLACE INTO models VALUES (?, ?)", (model, operator))
+
+    def owner(self, model: str) -> str | None:
+        """Return whose job has saved a model, if that is known."""
+        found = self._file.execute("SELECT operator FROM models WHERE name = ?", (model,)).fetchone()
+        return None if found is None else str(found[0])
+
+    def may_tell(self, rows: Numbers, *, smallest: int, most: int) -> str | None:
+        """Count a group of rows of which figures are to be told; return the reason if they may not be.
+
+        Args:
+            rows: The group.
+            smallest: A group has at least so many rows, and differs from every other by as many, or not at all.
+            most: So many different groups are told of in a day.
+        """
+        if len(rows) < smallest:
+            return f"it is about {len(rows)} rows, and policy.smallest_group is {smallest}"
+        day, members = self._day, np.zeros(int(rows.max()) + 1, dtype=np.uint8)
+        members[rows] = 1
+        packed = np.packbits(members)
+        digest = hashlib.sha256(packed.tobytes()).digest()
+        if self._file.execute("SELECT 1 FROM groups WHERE digest = ?", (digest,)).fetchone():
+            return None
+        (today,) = self._file.execute("SELECT count(*) FROM groups WHERE day = ?", (day,)).fetchone()
+        if today >= most:
+            return f"policy.groups_per_day is {most}, and figures about as many groups of rows were told today"
+        similar = self._file.execute(
+            "SELECT members FROM groups WHERE size BETWEEN ? AND ?",
+            (len(rows) - smallest + 1, len(rows) + smallest - 1),
+        )
+        if any(_difference(packed, np.frombuffer(other, np.uint8)) < smallest for (other,) in similar):
+            return f"figures were told of rows that differ by fewer than policy.smallest_group, {smallest}"
+        with self._writing():
+            self._file.execute("DELETE FROM groups WHERE day < ?", (day - REMEMBERED_DAYS,))
+            self._file.execute("INSERT INTO groups VALUES (?, ?, ?, ?)", (digest, day, len(rows), packed.tobytes()))
+        return None
+
+    def _writing(self) -> "contextlib.AbstractContextManager[object]":
+        """Make what is written inside take effect as a whole."""
+        self._file.execute("BEGIN IMMEDIATE")
+        return self._file
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+
+def _difference(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> int:
+    """Count the rows that are in one group and not in the other."""
+    length = max(len(one), len(other))
+    differs = np.bitwise_xor(*(np.pad(bits, (0, length - len(bits))) for bits in (one, other)))
+    return int(np.unpackbits(differs).sum())

@@ -1,0 +1,174 @@
+"""A party's consent in one job: its policy, asked before anything is computed and before any figure leaves."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fedora_vfl.errors import SettingsError
+from party.budget import Budget, Numbers
+from party.context import PartyContext
+from party.policy import learning_rate
+from party.state import SETS, PartyState
+from party.updates.primal_dual import unlearning_loss
+from protos.fedora.v1.control_pb2 import Setup
+from protos.fedora.v1.exchange_pb2 import Order
+from protos.fedora.v1.phase_pb2 import Phase, Report
+
+# Figures of update rules that say nothing of the rows of a phase.
+OF_THE_MODEL = ("parameters_squared", "moved_squared")
+# Update rules that keep a gradient, along which later phases move.
+KEEP_A_GRADIENT = ("dual_ascent", "influence")
+# Levels of L_u that a job may ask about where L_u itself is not told: more would be a search for its value.
+MOST_LEVELS = 2
+ONLY_DRAWN = "it is about a part of the rows, drawn anew: only its size relative to guessing is told"
+
+
+class Consent:
+    """Asks the policy at every step of a job. An open policy, None, agrees to all and counts nothing."""
+
+    def __init__(self, context: PartyContext, setup: Setup, *, active: bool) -> None:
+        self._settings, self._setup, self._active = context.settings, setup, active
+        self._policy = context.settings.policy
+        self._budget = Budget(context.settings.keys, context.secret) if self._policy else None
+        self._learned = 0.0  # learning rate × steps since parameters were fresh
+        self._phases = 0
+        self._numbers: Numbers | None = None  # of the common rows, in the budget
+        self._levels: set[float] = set()
+        self._kept_of = 0  # rows that the gradient which update rules keep was taken of
+
+    def begin(self) -> None:
+        """Agree to a job, as far as one can before rows are joined."""
+        if self._policy is None or self._budget is None:
+            return
+        privacy = self._settings.privacy
+        _check(self._policy.about_operator(self._setup.submitted_by))
+        _check(self._policy.about_noise(privacy.noise if privacy else 0.0, privacy.clip if privacy else None))
+        if self._setup.load:
+            self.load(self._setup.load)
+        if self._budget.enter_job(self._setup.job) > self._policy.jobs_per_day:
+            raise SettingsError(f"policy.jobs_per_day: is {self._policy.jobs_per_day}, and as many were run today")
+
+    def networks(self, state: PartyState, order: Order) -> None:
+        """Agree to the networks, before any row goes through them."""
+        if self._policy is None or self._budget is None:
+            return
+        self._numbers = self._budget.numbers([one for name in SETS for one in getattr(order, name)])
+        # The active party's own embeddings go nowhere.
+        if state.inputs is not None and not self._active:
+            refused = self._policy.about_bottom(state.networks["bottom"], state.inputs.shape, state.model.embedding)
+            _check(refused[0] if refused else None)
+
+    def request(self) -> None:
+        """Agree that rows are forgotten for whoever submitted the job."""
+        if self._policy:
+            _check(self._policy.about_forgetting(self._setup.submitted_by))
+
+    def load(self, model: str) -> None:
+        """Agree to start from a saved model; one that was saved here had learned enough."""
+        if self._policy and self._budget:
+            owner = self._budget.owner(model)
+            _check(self._policy.about_loading(model, self._setup.submitted_by, owner))
+        self._learned = math.inf
+
+    def restart(self) -> None:
+        """Note that parameters are fresh again."""
+        self._learned = 0.0
+
+    def save(self, model: str) -> None:
+        """Agree to save a model, and remember for whom."""
+        if self._policy and self._budget:
+            _check(self._policy.about_learning(self._learned))
+            self._budget.own(model, self._setup.submitted_by)
+
+    def phase(self, phase: Phase, drawn: Sequence[Tensor]) -> None:
+        """Agree to a phase over these batches, before any of them is sent."""
+        if self._policy is None or self._budget is None:
+            return
+        self._phases += 1
+        _check(self._policy.about_phases(self._phases))
+        lr = learning_rate(phase.update)
+        if lr is not None:
+            _check(self._policy.about_lr(lr))
+        rows = self._numbered(drawn)
+        if not len(rows):
+            return
+        learned = self._learned + (lr or 0.0) * len(drawn)
+        _check(self._policy.about_learning(learned))
+        self._learned = learned
+        if not self._budget.release(rows, most=self._policy.releases_per_day):
+            most = self._policy.releases_per_day
+            raise SettingsError(
+                f"policy.releases_per_day: is {most}, and a row of phase {phase.name} was sent as often"
+            )
+
+    @property
+    def tells_progress(self) -> bool:
+        """Whether the loss so far is told while a phase runs: it may be about a few rows."""
+        return self._policy is None
+
+    def screen(self, phase: Phase, drawn: Sequence[Tensor], report: Report, *, classes: int) -> None:
+        """Take out of a report what must not leave; `classes` are known to the active party alone."""
+        if self._policy is None:
+            return
+        if report.rows and phase.update.WhichOneof("rule") in KEEP_A_GRADIENT:
+            self._kept_of = report.rows
+        # A phase over no rows moves along a gradient that was kept, and is about the rows which that was taken of.
+        about = report.rows or self._kept_of
+        if about < self._policy.smallest_group:
+            few = f"it is about {about} rows, and policy.smallest_group is {self._policy.smallest_group}"
+            report.left_out.update({"change": few, "figures": few})
+            report.change_squared = 0.0
+            for name in [name for name in report.figures if name not in OF_THE_MODEL]:
+                del report.figures[name]
+        if not self._active or not report.rows:
+            return
+        # A part that is drawn for a look is a group like any other; one that is learned from changes with every round.
+        passing = phase.over.share < 1 and not phase.update.observe.record
+        reason = ONLY_DRAWN if passing else self._reason(torch.cat(list(drawn)))
+        if reason:
+            within = self._within_bounds(phase, report, classes)
+            report.left_out.update({"loss": reason, "accuracy": reason})
+            report.loss_sum, report.correct = 0.0, 0
+            if within is not None:
+                report.within_bounds = within
+
+    def keeps_back(self, figure: str, groups: Sequence[Tensor]) -> str | None:
+        """Return why a figure of a model, which is about these groups of rows, must not leave; None if it may."""
+        if self._policy is None:
+            return None
+        if self._policy.figures is not None and figure not in self._policy.figures:
+            return f"policy.figures does not name {figure}"
+        return next((reason for rows in groups if (reason := self._reason(rows))), None)
+
+    def close(self) -> None:
+        """Let go of the budget's file."""
+        if self._budget:
+            self._budget.close()
+
+    def _reason(self, rows: Tensor) -> str | None:
+        assert self._policy and self._budget and self._numbers is not None
+        group, policy = self._numbers[rows.numpy()], self._policy
+        return self._budget.may_tell(group, smallest=policy.smallest_group, most=policy.groups_per_day)
+
+    def _within_bounds(self, phase: Phase, report: Report, classes: int) -> bool | None:
+        """Return the one bit that methods need in place of a loss; of few rows only one that no label decides."""
+        uncertain = phase.loss.WhichOneof("form") == "uncertainty"
+        if uncertain and phase.update.WhichOneof("rule") == "dual_ascent":
+            level = phase.update.dual_ascent.level
+            self._levels.add(level)
+            if len(self._levels) > MOST_LEVELS:
+                most = f"at most {MOST_LEVELS} levels of it are asked about in a job"
+                raise SettingsError(f"policy.smallest_group: L_u of so few rows is not told, and {most}")
+            return unlearning_loss(phase, report) >= level
+        return None if "figures" in report.left_out else report.loss_sum / report.rows < 2 * math.log(classes)
+
+    def _numbered(self, drawn: Sequence[Tensor]) -> Numbers:
+        assert self._numbers is not None
+        return self._numbers[torch.cat(list(drawn)).numpy()] if drawn else self._numbers[:0]
+
+
+def _check(refused: str | None) -> None:
+    if refused:
+        raise SettingsError(refused)

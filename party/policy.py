@@ -1,0 +1,149 @@
+"""A party's policy: what it computes, for whom, and which figures leave it. See docs/policy.md."""
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import BeforeValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from torch import nn
+
+from fedora_vfl.settings.files import Settings
+from protos.fedora.v1.phase_pb2 import Correction, PrimalDescent, Update
+
+OPEN = "open"  # the word that switches all rules off
+
+
+class Policy(Settings):
+    """The rules of one party; the defaults are safe for jobs of people it does not know."""
+
+    submit: list[str] | None = None  # operators whose jobs are run, by their certificates' names; null: any operator
+    forget: list[str] | None = None  # operators who may have rows forgotten; null: whoever may submit
+    load: Literal["own", "any", "none"] = "own"  # saved models that a job may start from: its operator's own, any, none
+    linear_bottom: bool = False  # whether a bottom model may be linear
+    least_depth: PositiveInt = 2  # layers with weights that a bottom model has at least
+    embedding_share: PositiveFloat = 1.0  # widest embedding, as a share of this party's encoded columns
+    most_lr: PositiveFloat = 1.0  # largest learning rate
+    least_learning: NonNegativeFloat = 0.001  # learning rate × steps that a fresh model takes before it is looked at
+    most_phases: PositiveInt = 2000  # epochs, rounds and looks of one job together
+    jobs_per_day: PositiveInt = 50
+    releases_per_day: PositiveInt = 1000  # of one row, over all jobs
+    noise: NonNegativeFloat = 0.0  # least `privacy.noise` as a share of `privacy.clip`; 0: none is needed
+    smallest_group: Annotated[int, Field(ge=2)] = 10  # rows that any figure which leaves is about
+    groups_per_day: PositiveInt = 50  # different groups of rows of which figures leave
+    figures: list[str] | None = None  # names of the figures of a model that may leave; null: all
+
+    # Each rule returns what it refuses, as one sentence, or nothing.
+
+    def about_operator(self, operator: str) -> str | None:
+        """Judge who submits a job."""
+        return _named("submit", "jobs", operator, self.submit)
+
+    def about_forgetting(self, operator: str) -> str | None:
+        """Judge who asks to forget."""
+        return _named("forget", "requests to forget", operator, self.forget)
+
+    def about_loading(self, model: str, operator: str, owner: str | None) -> str | None:
+        """Judge who starts from a saved model; `owner` is the operator whose job saved it, None if nobody knows."""
+        if self.load == "any" or (self.load == "own" and owner == operator):
+            return None
+        if self.load == "none":
+            return f"policy.load: is none, so that no job starts from a saved model such as {model!r}"
+        saved = "nobody knows whose job" if owner is None else f"a job of {owner or 'somebody without a certificate'}"
+        return f"policy.load: is own, and the model {model!r} was saved by {saved}"
+
+    def about_noise(self, noise: float, clip: float | None) -> str | None:
+        """Judge the noise that the party file asks for."""
+        share = noise / clip if clip else 0.0
+        if share >= self.noise:
+            return None
+        return f"policy.noise: is {self.noise:g}, and this party's privacy settings have noise of {share:g} × clip"
+
+    def about_bottom(self, bottom: nn.Module, shape: Sequence[int], embedding: int) -> list[str]:
+        """Judge a bottom model for rows of this shape."""
+        refused, columns, depth = [], math.prod(shape), _depth(bottom)
+        if not self.linear_bottom and _is_linear(bottom, shape):
+            refused.append("policy.linear_bottom: is false, and the bottom model is linear")
+        if depth < self.least_depth:
+            refused.append(f"policy.least_depth: is {self.least_depth}, and the bottom model has {depth}")
+        widest = max(1, int(self.embedding_share * columns))
+        if embedding > widest:
+            of = f"{self.embedding_share:g} × its {columns} encoded columns"
+            refused.append(f"policy.embedding_share: allows embeddings up to {widest} wide ({of}), not {embedding}")
+        return refused
+
+    def about_lr(self, lr: float) -> str | None:
+        """Judge a learning rate."""
+        return f"policy.most_lr: is {self.most_lr:g}, and the learning rate is {lr:g}" if lr > self.most_lr else None
+
+    def about_learning(self, learned: float) -> str | None:
+        """Judge how much a model will have learned, as learning rate × steps, when a phase has looked at it."""
+        if learned >= self.least_learning:
+            return None
+        said = f"a fresh model would be looked at after {learned:g} (learning rate × steps)"
+        return f"policy.least_learning: is {self.least_learning:g}, and {said}"
+
+    def about_phases(self, phases: int) -> str | None:
+        """Judge how many phases a job takes."""
+        return (
+            f"policy.most_phases: is {self.most_phases}, and the job has {phases}"
+            if phases > self.most_phases
+            else None
+        )
+
+
+def read_policy(content: Any) -> Any:
+    """Take the word that switches all rules off for no policy; nothing at all must not mean the same."""
+    if content is None:
+        raise ValueError(f"is empty; leave it out for the defaults, or write `{OPEN}` to switch all rules off")
+    return None if content == OPEN else content
+
+
+OptionalPolicy = Annotated[Policy | None, BeforeValidator(read_policy)]
+
+
+def learning_rate(update: Update) -> float | None:
+    """Return the learning rate of an update rule; None for one that does not learn."""
+    match update.WhichOneof("rule"):
+        case "sgd":
+            return update.sgd.lr
+        case "adam":
+            return update.adam.lr
+        case "ascent":
+            return update.ascent.lr
+        case "primal_descent":
+            return _step_rate(update.primal_descent)
+        case "correction":
+            return _step_rate(update.correction)
+        case _:
+            return None
+
+
+def _step_rate(rule: PrimalDescent | Correction) -> float:
+    return rule.adam.lr if rule.WhichOneof("step") == "adam" else rule.sgd.lr
+
+
+def _named(rule: str, what: str, operator: str, allowed: list[str] | None) -> str | None:
+    if allowed is None or operator in allowed:
+        return None
+    who = repr(operator) if operator else "somebody without a certificate"
+    return f"policy.{rule}: takes {what} of {', '.join(allowed) or 'nobody'}, not of {who}"
+
+
+def _depth(bottom: nn.Module) -> int:
+    """Count the layers whose weights are matrices or kernels."""
+    return sum(any(one.dim() > 1 for one in module.parameters(recurse=False)) for module in bottom.modules())
+
+
+def _is_linear(bottom: nn.Module, shape: Sequence[int]) -> bool:
+    """Tell whether a network is linear, up to a constant, among rows as large as encoded ones are."""
+    training = bottom.training
+    bottom.eval()
+    generator = torch.Generator().manual_seed(0)
+    one, other = (3 * torch.randn(8, *shape, generator=generator) for _ in range(2))
+    with torch.no_grad():
+        device = next((parameter.device for parameter in bottom.parameters()), torch.device("cpu"))
+        at = [bottom(rows.to(device)).double() for rows in (one, other, one + other, torch.zeros_like(one))]
+    bottom.train(training)
+    bent = (at[0] + at[1] - at[2] - at[3]).abs().max()
+    return bool(bent <= 1e-4 * max(float(value.abs().max()) for value in at))

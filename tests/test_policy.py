@@ -1,0 +1,466 @@
+"""What a party refuses by its own policy, and what it keeps back, however the questions are put."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from typer.testing import CliRunner
+
+from fedora_vfl.cli.__main__ import app
+from fedora_vfl.cluster.local import LocalCluster
+from fedora_vfl.cluster.preparation import prepare
+from fedora_vfl.cluster.runs import perform
+from fedora_vfl.errors import SettingsError
+from fedora_vfl.settings.files import check
+from fedora_vfl.settings.model import Model
+from fedora_vfl.wire.meter import Meter, Totals
+from party import models
+from party.budget import DAY_SECONDS, Budget
+from party.consent import Consent
+from party.context import PartyContext
+from party.data.reading import read
+from party.data.split import assign
+from party.metrics import PartyMetrics
+from party.policy import Policy, learning_rate
+from party.randomness import SECRET_FILE, drawing, load_or_make_secret
+from party.settings import PartySettings, load_party
+from party.state import assemble
+from protos.fedora.v1.control_pb2 import Setup
+from protos.fedora.v1.exchange_pb2 import Order
+from protos.fedora.v1.phase_pb2 import (
+    Adam,
+    Ascent,
+    CrossEntropy,
+    DualAscent,
+    Influence,
+    Loss,
+    Observe,
+    Phase,
+    PrimalDescent,
+    Report,
+    Samples,
+    Sgd,
+    Shift,
+    Uncertainty,
+    Update,
+)
+from tests.conftest import as_job, write_people, write_yaml
+from tests.test_attacks import Submit, lay_out, on_cluster
+
+SMALL = {"embedding": 2}  # no wider than the narrowest party's columns
+
+
+def policy(**rules: Any) -> Policy:
+    return check(rules, Policy, origin="party.yaml: policy")
+
+
+def bottom(embedding: int, **settings: Any) -> torch.nn.Module:
+    chosen = Model(embedding=embedding, **settings)
+    return models.bottom(chosen.bottom, chosen.bottom_settings, origin="model").build((10,), embedding)
+
+
+# Randomness of a party's own
+
+
+def test_a_secret_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
+    secret = load_or_make_secret(tmp_path / "keys")
+    assert load_or_make_secret(tmp_path / "keys") == secret != load_or_make_secret(tmp_path / "others")
+    assert (tmp_path / "keys" / SECRET_FILE).stat().st_mode & 0o777 == 0o600
+    (tmp_path / "keys" / SECRET_FILE).chmod(0o644)
+    with pytest.raises(SettingsError, match="others may read this secret"):
+        load_or_make_secret(tmp_path / "keys")
+
+
+def draw(secret: bytes, seed: int, place: int = 0) -> list[float]:
+    with drawing(secret, seed, "bottom", place):
+        values: list[float] = torch.randn(64).tolist()
+        return values
+
+
+def test_fresh_parameters_repeat_for_their_owner_and_differ_for_all_else() -> None:
+    mine, others = b"m" * 32, b"o" * 32
+    assert draw(mine, 0) == draw(mine, 0)
+    drawn = [draw(mine, 0), draw(others, 0), draw(mine, 1), draw(mine, 0, place=1), draw(b"", 0)]
+    assert len({tuple(one) for one in drawn}) == len(drawn)
+
+
+def test_a_secret_fills_all_of_the_generator() -> None:
+    # torch's own seeding takes 32 bits, which an attacker could try one by one.
+    with drawing(b"m" * 32, 0, "top"):
+        state = torch.get_rng_state()
+    torch.manual_seed(0)
+    assert int((state != torch.get_rng_state()).sum()) > 2400
+
+
+@pytest.mark.parametrize("hidden", [[], [16], [16, 8]], ids=["linear", "one hidden layer", "two hidden layers"])
+def test_nobody_else_can_compute_a_bottom_whatever_its_form(hidden: list[int], tmp_path: Path) -> None:
+    lay_out(tmp_path, rows=60)
+    settings, _ = load_party(tmp_path / "run" / "parties" / "passive-1.yaml")
+    records = read(settings.data, with_labels=False)
+    order, model = Order(train=records.ids[:50], test=records.ids[50:]), Model.model_validate({"hidden": hidden})
+
+    def weights(seed: int, secret: bytes) -> torch.Tensor:
+        made = assemble(
+            records,
+            order,
+            party="passive-1",
+            place=0,
+            seed=seed,
+            model=model,
+            own_bottom=None,
+            passive=None,
+            secret=secret,
+        )
+        return next(made.networks["bottom"].parameters()).detach()
+
+    mine = weights(5, b"m" * 32)
+    assert mine.equal(weights(5, b"m" * 32))  # its owner can repeat it
+    for other in (weights(5, b""), weights(5, b"o" * 32), weights(6, b"m" * 32)):
+        alike = torch.corrcoef(torch.stack([mine.flatten(), other.flatten()]))[0, 1]
+        assert abs(float(alike)) < 0.5
+
+
+# Rules
+
+
+@pytest.mark.parametrize(
+    ("rules", "settings", "embedding", "refused"),
+    [
+        ({}, {}, 10, []),
+        ({}, {"hidden": [32, 16]}, 10, []),
+        ({}, {"hidden": []}, 10, ["linear_bottom", "least_depth"]),
+        ({"linear_bottom": True, "least_depth": 1}, {"hidden": []}, 10, []),
+        ({"least_depth": 3}, {"hidden": [32]}, 10, ["least_depth"]),
+        ({"least_depth": 3}, {"hidden": [32, 16]}, 10, []),
+        ({}, {}, 11, ["embedding_share"]),
+        ({"embedding_share": 0.5}, {}, 5, []),
+        ({"embedding_share": 0.5}, {}, 6, ["embedding_share"]),
+    ],
+)
+def test_bottom_models(rules: dict[str, Any], settings: dict[str, Any], embedding: int, refused: list[str]) -> None:
+    found = policy(**rules).about_bottom(bottom(embedding, **settings), (10,), embedding)
+    assert [sentence.split(":")[0] for sentence in found] == [f"policy.{name}" for name in refused]
+
+
+def test_a_linear_network_of_several_layers_is_linear() -> None:
+    deep = torch.nn.Sequential(torch.nn.Linear(10, 32), torch.nn.Dropout(), torch.nn.Linear(32, 4))
+    assert policy().about_bottom(deep, (10,), 4) == ["policy.linear_bottom: is false, and the bottom model is linear"]
+    assert deep.training  # as it was
+
+
+def test_who_may_submit_and_who_may_ask_to_forget() -> None:
+    closed = policy(submit=["bank"], forget=["regulator"])
+    assert closed.about_operator("bank") is None and closed.about_forgetting("regulator") is None
+    assert closed.about_operator("stranger") == "policy.submit: takes jobs of bank, not of 'stranger'"
+    assert "requests to forget of regulator, not of 'bank'" in (closed.about_forgetting("bank") or "")
+    assert "without a certificate" in (closed.about_operator("") or "")
+    assert policy().about_operator("anybody") is None
+
+
+@pytest.mark.parametrize(
+    ("load", "owner", "allowed"),
+    [
+        ("own", "bank", True),
+        ("own", "stranger", False),
+        ("own", None, False),
+        ("any", "stranger", True),
+        ("any", None, True),
+        ("none", "bank", False),
+    ],
+)
+def test_whose_models_a_job_starts_from(load: str, owner: str | None, allowed: bool) -> None:
+    assert (policy(load=load).about_loading("spring", "bank", owner) is None) == allowed
+
+
+def test_learning_rates_and_a_model_that_stands_still() -> None:
+    rules = policy()
+    assert rules.about_lr(1.0) is None and "policy.most_lr: is 1" in (rules.about_lr(1.5) or "")
+    assert rules.about_learning(0.001) is None and "policy.least_learning" in (rules.about_learning(1e-9) or "")
+    assert rules.about_phases(2000) is None and "policy.most_phases" in (rules.about_phases(2001) or "")
+
+
+@pytest.mark.parametrize(
+    ("update", "rate"),
+    [
+        (Update(sgd=Sgd(lr=0.5)), 0.5),
+        (Update(adam=Adam(lr=0.25)), 0.25),
+        (Update(ascent=Ascent(lr=2)), 2),
+        (Update(primal_descent=PrimalDescent(adam=Adam(lr=3))), 3),
+        (Update(observe=Observe()), None),
+    ],
+)
+def test_every_rule_that_learns_has_a_rate(update: Update, rate: float | None) -> None:
+    assert learning_rate(update) == rate
+
+
+def test_noise_that_is_required() -> None:
+    assert policy(noise=2).about_noise(2.0, 1.0) is None
+    assert "policy.noise: is 2" in (policy(noise=2).about_noise(1.0, 1.0) or "")
+    assert policy(noise=2).about_noise(100.0, None) is not None  # rows without a largest norm hide nothing
+    assert policy().about_noise(0.0, None) is None
+
+
+def test_a_policy_that_is_left_empty_is_not_an_open_one(tmp_path: Path) -> None:
+    content = {"name": "p", "federation": "f", "data": {"path": "rows.csv"}}
+    assert check(content, PartySettings, origin="party.yaml").policy == Policy()
+    assert check({**content, "policy": "open"}, PartySettings, origin="party.yaml").policy is None
+    for wrong in (None, "opne", {"smallest_group": 1}, {"smalest_group": 20}):
+        with pytest.raises(SettingsError, match="policy"):
+            check({**content, "policy": wrong}, PartySettings, origin="party.yaml")
+
+
+def test_a_job_cannot_open_a_policy() -> None:
+    with pytest.raises(SettingsError, match="policy: unknown setting"):
+        as_job({"policy": "open", "train": {"epochs": 1}})
+
+
+# The budget
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 100.0 * DAY_SECONDS
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def reopened(folder: Path, clock: Clock) -> Budget:
+    """Open a party's budget as a new process would."""
+    return Budget(folder, b"s" * 32, clock=clock)
+
+
+def test_jobs_and_releases_are_counted_by_day_over_restarts(tmp_path: Path) -> None:
+    clock, rows = Clock(), np.array([1, 2, 3])
+    assert [reopened(tmp_path, clock).enter_job(job) for job in ("a", "b", "b")] == [1, 2, 2]
+    assert [reopened(tmp_path, clock).release(rows, most=2) for _ in range(3)] == [True, True, False]
+    assert reopened(tmp_path, clock).release(np.array([4]), most=2)
+    clock.now += DAY_SECONDS
+    assert reopened(tmp_path, clock).enter_job("c") == 1 and reopened(tmp_path, clock).release(rows, most=2)
+    assert (tmp_path / "budget.sqlite").stat().st_mode & 0o777 == 0o600
+
+
+def test_rows_keep_their_numbers_when_the_data_file_changes(tmp_path: Path) -> None:
+    before = reopened(tmp_path, Clock()).numbers(["ann", "bob", "eve"])
+    after = reopened(tmp_path, Clock()).numbers(["zoe", "eve", "ann"])
+    assert after[1] == before[2] and after[2] == before[0] and after[0] not in before
+    assert b"ann" not in (tmp_path / "budget.sqlite").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("group", "told"),
+    [
+        (range(100, 109), False),  # nine rows
+        (range(100, 110), True),
+        (range(50), True),  # the same again
+        (range(49), False),
+        (range(51), False),
+        (range(1, 51), False),  # one row in the place of another
+        (range(59), False),
+        (range(60), True),
+        (range(5, 55), True),
+    ],
+)
+def test_no_two_groups_differ_by_a_few_rows(group: range, told: bool, tmp_path: Path) -> None:
+    rules, clock = {"smallest": 10, "most": 5}, Clock()
+    assert reopened(tmp_path, clock).may_tell(np.arange(50), **rules) is None
+    clock.now += DAY_SECONDS  # a new day forgives nothing
+    assert (reopened(tmp_path, clock).may_tell(np.array(group), **rules) is None) == told
+
+
+def test_figures_about_so_many_groups_are_told_in_a_day(tmp_path: Path) -> None:
+    clock = Clock()
+    groups = [np.arange(start, start + 20) for start in (0, 20, 40)]
+    told = [reopened(tmp_path, clock).may_tell(one, smallest=10, most=2) for one in groups]
+    assert told[:2] == [None, None] and "policy.groups_per_day is 2" in (told[2] or "")
+    clock.now += DAY_SECONDS
+    assert reopened(tmp_path, clock).may_tell(groups[2], smallest=10, most=2) is None
+
+
+# What a coordinator could ask for that no method of ours does
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Iterator[Consent]:
+    """An active party with default rules, in a job whose model has learned enough to be looked at."""
+    lay_out(tmp_path, rows=60, policy=None)
+    settings, federation = load_party(tmp_path / "run" / "parties" / "active.yaml")
+    records = read(settings.data, with_labels=True)
+    order = Order(train=records.ids[:50], test=records.ids[50:])
+    context = PartyContext(settings, federation, records, Meter(Totals()), PartyMetrics(60), secret=b"s" * 32)
+    state = assemble(
+        records, order, party="active", place=2, seed=0, model=Model(), own_bottom=None, passive=["passive-1"]
+    )
+    consent = Consent(context, Setup(job="one"), active=True)
+    consent.begin()
+    consent.networks(state, order)
+    ask(consent, Update(sgd=Sgd(lr=0.1)), CrossEntropy(), rows=50)
+    yield consent
+    consent.close()
+
+
+def ask(consent: Consent, update: Update, loss: CrossEntropy | Uncertainty, *, rows: int, share: float = 1) -> Report:
+    """Run a phase as far as consent goes; its report says that every row was a miss."""
+    form = Loss(cross_entropy=loss) if isinstance(loss, CrossEntropy) else Loss(uncertainty=loss)
+    phase = Phase(name="asked", update=update, loss=form, over=Samples(set=Samples.FORGET, share=share))
+    drawn = [torch.arange(rows)] if rows else []
+    consent.phase(phase, drawn)
+    report = Report(rows=rows, loss_sum=9.0 * rows, change_squared=4.0, figures={"gradient_squared": 2.0})
+    consent.screen(phase, drawn, report, classes=2)
+    return report
+
+
+def test_a_bit_about_one_row_never_depends_on_its_label(asked: Consent) -> None:
+    for update in (Update(dual_ascent=DualAscent(level=1.0)), Update(observe=Observe()), Update(ascent=Ascent(lr=0.1))):
+        report = ask(asked, update, CrossEntropy(), rows=1)
+        assert not report.HasField("within_bounds") and not report.figures
+        assert report.loss_sum == report.correct == report.change_squared == 0
+        assert set(report.left_out) == {"loss", "accuracy", "change", "figures"}
+
+
+def test_the_uncertainty_of_one_row_cannot_be_searched_for(asked: Consent) -> None:
+    for level in (1.0, 2.0, 1.0, 2.0):
+        report = ask(asked, Update(dual_ascent=DualAscent(level=level)), Uncertainty(omega=2), rows=1)
+        assert report.within_bounds is True
+    with pytest.raises(SettingsError, match="at most 2 levels"):
+        ask(asked, Update(dual_ascent=DualAscent(level=1.5)), Uncertainty(omega=2), rows=1)
+
+
+def test_a_move_along_one_row_s_gradient_is_about_that_row(asked: Consent) -> None:
+    ask(asked, Update(influence=Influence()), CrossEntropy(), rows=1)
+    assert "change" in ask(asked, Update(shift=Shift(by=1)), CrossEntropy(), rows=0, share=0).left_out
+    ask(asked, Update(influence=Influence()), CrossEntropy(), rows=20)
+    assert not ask(asked, Update(shift=Shift(by=1)), CrossEntropy(), rows=0, share=0).left_out
+
+
+def test_of_parts_drawn_anew_only_a_bit_is_told(asked: Consent) -> None:
+    report = ask(asked, Update(sgd=Sgd(lr=0.1)), CrossEntropy(), rows=30, share=0.6)
+    assert set(report.left_out) == {"loss", "accuracy"} and report.within_bounds is False
+    assert report.change_squared == 4
+
+
+# On a cluster
+
+
+def refusals(folder: Path, jobs: list[dict[str, Any]], rules: object) -> list[str]:
+    """Submit jobs that must be refused; return what their user is told."""
+
+    async def scenario(cluster: LocalCluster, submit: Submit) -> list[str]:
+        told = []
+        for job in jobs:
+            with pytest.raises(SettingsError) as caught:
+                await submit(job)
+            told.append(str(caught.value))
+            party, rule = told[-1].split(": ")[:2]
+            assert rule in cluster.log_path(party).read_text(), "the party's own log says so too"
+        return told
+
+    return on_cluster(folder, scenario, policy=rules)
+
+
+def check_sentences(told: list[str], rules: list[str]) -> None:
+    """Hold every refusal to its form: the party, the rule, and one line."""
+    assert [sentence.split(": ")[1] for sentence in told] == [f"policy.{rule}" for rule in rules]
+    for sentence in told:
+        assert sentence.split(": ")[0] in ("active", "passive-1", "passive-2") and "\n" not in sentence
+
+
+def test_the_defaults_refuse_jobs_that_are_made_to_look_at_rows(tmp_path: Path) -> None:
+    jobs: dict[str, dict[str, Any]] = {
+        "embedding_share": {"model": {"embedding": 64}},
+        "linear_bottom": {"model": {"hidden": [], **SMALL}},
+        "least_learning": {"model": SMALL, "train": {"epochs": 1, "lr": 1e-12}},
+        "most_lr": {"model": SMALL, "train": {"epochs": 1, "lr": 7.0, "optimizer": "sgd"}},
+    }
+    untrained = {"model": SMALL, "train": {"epochs": 0}}
+    told = refusals(tmp_path, [*jobs.values(), untrained], None)
+    check_sentences(told, [*jobs, "least_learning"])
+
+
+def test_a_party_file_sets_its_own_limits(tmp_path: Path) -> None:
+    jobs: list[dict[str, Any]] = [
+        {"model": SMALL, "forget": {"samples": 20}},
+        {"model": SMALL, "train": {"epochs": 9}},
+        {"model": SMALL, "train": {"epochs": 1}},
+    ]
+    told = refusals(tmp_path, jobs, {"forget": ["bank"], "releases_per_day": 3, "jobs_per_day": 2})
+    check_sentences(told, ["forget", "releases_per_day", "jobs_per_day"])
+
+
+def test_an_operator_is_known_by_the_certificate(tmp_path: Path) -> None:
+    data = {"source": "csv", "path": str(write_people(tmp_path / "people.csv")), "id": "person"}
+    out = tmp_path / "run"
+    federation = prepare(as_job({"data": data}), origin=out / "job.yaml", out=out, threads=1, tls=True)
+    for name in federation.parties:
+        file = out / "parties" / f"{name}.yaml"
+        allowed = "bank" if name == "passive-2" else "operator"
+        write_yaml(file, {**yaml.safe_load(file.read_text()), "policy": {"submit": [allowed]}})
+
+    async def play() -> None:
+        async with LocalCluster(out, federation) as cluster:
+            await perform(cluster, yaml.safe_dump({"model": SMALL}), origin="job", follow=lambda event: None)
+
+    with pytest.raises(SettingsError) as caught:
+        asyncio.run(play())
+    assert str(caught.value) == "passive-2: policy.submit: takes jobs of bank, not of 'operator'"
+
+
+def test_one_person_is_forgotten_without_a_figure_about_that_person(tmp_path: Path) -> None:
+    lines = write_people(tmp_path / "all.csv").read_text().splitlines()[1:]
+    labels = {line.split(",")[0]: line.split(",")[-1] for line in lines}
+    parts = dict(zip(labels, assign(list(labels), None, 0.2), strict=True))
+    training = [person for person, part in parts.items() if part == "train"]
+
+    async def scenario(cluster: LocalCluster, submit: Submit) -> list[dict[str, Any]]:
+        trained = await submit({"model": SMALL, "train": {"epochs": 1}})
+        found = [trained]
+        requests: list[tuple[list[str], dict[str, Any]]] = [
+            (training[:1], {"method": "fedora", "rounds": 2}),
+            (training[:1], {"method": "ga"}),
+            (training[:12], {"method": "none"}),
+            (training[:13], {"method": "none"}),  # the same people and one more
+        ]
+        for number, (ids, method) in enumerate(requests):
+            unlearn = {**method, "save": f"forgotten-{number}"}
+            train = {"from": "original", "save": f"same-{number}"}
+            found.append(await submit({"train": train, "forget": {"ids": ids}, "unlearn": unlearn}))
+        return found
+
+    trained, fedora, ascent, dozen, one_more = on_cluster(tmp_path, scenario, policy=None)
+    assert trained["original"]["test_accuracy"] is not None and not trained["original"]["left_out"]
+    assert not any(party["repeatable_start"] for party in trained["parties"].values())
+    for result in (fedora, ascent):
+        for model in ("original", "unlearned"):
+            figures = result[model]
+            assert figures["test_accuracy"] is not None
+            kept_back = {"forget_accuracy", "held_out_loss", "forget_entropy", "mia_auc"}
+            assert all(figures[name] is None and "1 rows" in figures["left_out"][name] for name in kept_back)
+        for phase in (one for one in result["rounds"] if one["rows"] == 1):
+            assert phase["loss"] is phase["accuracy"] is phase["change"] is None
+            assert not {"dual_largest", "gradient_squared"} & set(phase["figures"].get("passive-1", {}))
+    assert fedora["unlearning"]["constraint_held"] in (True, False)
+    assert dozen["unlearned"]["forget_accuracy"] is not None
+    assert one_more["unlearned"]["forget_accuracy"] is None
+    assert "differ by fewer" in one_more["unlearned"]["left_out"]["forget_accuracy"]
+
+
+def test_policy_check_says_all_that_a_party_would_refuse(tmp_path: Path) -> None:
+    lay_out(tmp_path, policy={"submit": ["bank"]})
+    party, runner = tmp_path / "run" / "parties" / "passive-1.yaml", CliRunner()
+    wrong = {"model": {"hidden": [], "embedding": 64}, "train": {"epochs": 1, "lr": 1e-12}}
+    words = ["policy", "check", str(write_yaml(tmp_path / "wrong.yaml", wrong)), "--party", str(party)]
+    told = runner.invoke(app, words)
+    rules = ("submit", "least_learning", "linear_bottom", "least_depth", "embedding_share")
+    assert told.exit_code == 2
+    assert [line.split(": ")[1] for line in told.stdout.splitlines()] == [f"policy.{rule}" for rule in rules]
+    right = write_yaml(tmp_path / "right.yaml", {"model": SMALL, "train": {"epochs": 1}})
+    told = runner.invoke(app, ["policy", "check", str(right), "--party", str(party), "--operator", "bank"])
+    assert (told.exit_code, told.stdout) == (0, "passive-1 would refuse nothing\n")
+    assert load_party(party)[0].policy == policy(submit=["bank"])
