@@ -436,7 +436,7 @@ def test_all_parties_commit_alike_and_no_id_is_named(run: Run) -> None:
 
 def test_a_document_of_an_earlier_form_names_the_release_that_reads_it(run: Run, tmp_path: Path) -> None:
     (said,) = failures(canonical(run.content | {"format": "fedora-certificate-1"}))
-    assert "is of the form fedora-certificate-1, which is read by release 0.5.0 and earlier" in said
+    assert "is of the form fedora-certificate-1, which is read by release 0.4.0 and earlier" in said
     path = tmp_path / "request.json"
     opening = run.folder / "keys" / "active" / "requests" / f"{JOB}.json"
     path.write_bytes(canonical(parse_canonical(opening.read_bytes()) | {"format": "fedora-request-1"}))

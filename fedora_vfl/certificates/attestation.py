@@ -37,7 +37,7 @@ Figures = dict[str, float | None]
 SECRET_BYTES = 32  # of a request, shared by its parties
 
 # Documents of earlier forms, and the last release that reads them.
-EARLIER = dict.fromkeys(("fedora-certificate-1", "fedora-statement-1", "fedora-request-1"), "0.5.0")
+EARLIER = dict.fromkeys(("fedora-certificate-1", "fedora-statement-1", "fedora-request-1"), "0.4.0")
 
 
 class Record(BaseModel):
