@@ -245,7 +245,7 @@ def _check_large(data: bytes) -> None:
     length, at = read_varint(data, at)
     if tag >> 3 not in _LISTS or at + length != len(data):
         raise ValueError(f"has {len(data)} bytes, and is no list")
-    # An entry may take two bytes here and a hundred in memory. It begins with a line feed, which ids of ten letters have
+    # An entry may take two bytes here and a hundred in memory. It begins with a line feed; ids of ten letters have one
     # as their length, too.
     if data.count(b"\n") > 2 * MOST_REQUESTED_IDS:
         raise ValueError(f"lists more than {MOST_REQUESTED_IDS} ids")
