@@ -36,9 +36,8 @@ class Evaluate(Settings):
 class Forget(Settings):
     """Who asks to be forgotten: training rows by id, a share of some classes, or so many rows drawn at random."""
 
-    ids: Annotated[list[str], Field(max_length=MOST_REQUESTED_IDS)] | str | None = (
-        None  # a list, or a file with one id per line
-    )
+    # A list, or a file with one id per line.
+    ids: Annotated[list[str], Field(max_length=MOST_REQUESTED_IDS)] | str | None = None
     classes: Annotated[list[str], Field(min_length=1, max_length=MOST_CLASSES)] | None = None
     percent: Annotated[float, Field(gt=0, le=100)] | None = None  # of each class; 100 unless told
     samples: PositiveInt | None = None

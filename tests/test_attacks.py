@@ -395,7 +395,6 @@ async def longest_wait(address: str, work: Coroutine[Any, Any, None]) -> float:
     return longest
 
 
-@hole("fields of a parcel are walked in Python on the event loop, whatever its size")
 def test_a_message_of_many_small_fields_does_not_hold_up_the_active_party(tmp_path: Path) -> None:
     tiny = b"\x08\x01" * (8 * 1024 * 1024)  # field 1, over and over: 16 MB
 
@@ -418,7 +417,6 @@ def test_a_message_of_many_small_fields_does_not_hold_up_the_active_party(tmp_pa
     assert on_cluster(tmp_path, scenario, programs=programs) < STALL_SECONDS
 
 
-@hole("a report is waited for anew with every progress that is told")
 def test_a_party_that_tells_of_progress_for_ever_is_named_within_the_step_deadline(tmp_path: Path) -> None:
     trained = Reached("train")
 
@@ -438,7 +436,6 @@ def test_a_party_that_tells_of_progress_for_ever_is_named_within_the_step_deadli
     assert isinstance(error, PartyError) and error.culprit == "passive-1"
 
 
-@hole("reports are believed, whatever they say")
 @pytest.mark.parametrize("culprit", ["passive-1", "active"])
 def test_a_party_whose_report_cannot_be_true_is_named(culprit: str, tmp_path: Path) -> None:
     async def scenario(cluster: LocalCluster, submit: Submit) -> dict[str, str]:
@@ -455,7 +452,6 @@ def test_a_party_whose_report_cannot_be_true_is_named(culprit: str, tmp_path: Pa
     assert not on_cluster(tmp_path, scenario, programs={culprit: ["tests.rogue", "lies"]})
 
 
-@hole("a failure's text goes to the user as it came")
 def test_a_party_s_words_cannot_steer_the_terminal_or_forge_a_line(tmp_path: Path) -> None:
     job = write_yaml(tmp_path / "job.yaml", {"train": {"epochs": 1}})
 
@@ -474,7 +470,6 @@ def test_a_party_s_words_cannot_steer_the_terminal_or_forge_a_line(tmp_path: Pat
     assert len([line for line in said.splitlines() if line.startswith("error: ")]) == 1
 
 
-@hole("a failure may name anybody, also whom its sender has no connection to")
 def test_a_party_cannot_blame_one_that_it_has_no_connection_to(tmp_path: Path) -> None:
     error = failure(tmp_path, {"train": {"epochs": 1}}, programs={"passive-1": ["tests.rogue", "accuse"]})
     assert isinstance(error, PartyError) and error.culprit == "passive-1"
@@ -488,7 +483,6 @@ def saved_models(folder: Path, name: str) -> dict[Path, bytes]:
     return {file: file.read_bytes() for file in folder.rglob(f"{name}.safetensors")}
 
 
-@hole("a model is saved over another of its name")
 def test_a_saved_model_is_never_overwritten_by_a_later_job(tmp_path: Path) -> None:
     async def scenario(cluster: LocalCluster, submit: Submit) -> None:
         await submit({"train": {"epochs": 1, "save": "ours"}, "seed": 1})
@@ -501,7 +495,6 @@ def test_a_saved_model_is_never_overwritten_by_a_later_job(tmp_path: Path) -> No
     on_cluster(tmp_path, scenario)
 
 
-@hole("sizes have no upper bound, and fail deep inside as unexpected errors")
 def test_a_job_of_impossible_size_is_refused_by_its_setting(tmp_path: Path) -> None:
     jobs: dict[str, dict[str, Any]] = {
         "epochs": {"train": {"epochs": 10**12}},
@@ -521,7 +514,6 @@ def test_a_job_of_impossible_size_is_refused_by_its_setting(tmp_path: Path) -> N
     assert not on_cluster(tmp_path, scenario)
 
 
-@hole("every name is compared with every other")
 def test_a_job_file_of_many_names_is_read_in_a_time_that_grows_with_its_length() -> None:
     text = "data:\n" + "".join(f"  name{number}: 1\n" for number in range(15_000))
     began = time.process_time()
@@ -532,7 +524,6 @@ def test_a_job_file_of_many_names_is_read_in_a_time_that_grows_with_its_length()
     assert time.process_time() - began < 2 * plainly
 
 
-@hole("a job is parsed on the event loop, whatever its size")
 def test_a_job_that_names_many_people_does_not_hold_up_the_coordinator(tmp_path: Path) -> None:
     text = yaml.safe_dump({"forget": {"ids": [f"p{number}" for number in range(50_000)]}})
     message = JobMessage(protocol=PROTOCOL, settings=text, origin="job.yaml")
