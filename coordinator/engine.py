@@ -19,6 +19,7 @@ from coordinator.reports import (
     PhaseProgress,
     check_digest,
     check_figures,
+    check_left_out,
     check_privacy,
     check_readings,
     check_ready,
@@ -158,6 +159,7 @@ class Engine:
         answers = await self._ask(messages, "assessment", timeout=self._timeout)
         assessment = answers[self._active].assessment
         check_figures(self._active, dict(assessment.figures))
+        check_left_out(self._active, assessment.left_out)
         return assessment
 
     async def attest(self, *, joint: str, asked: str) -> dict[str, Statement]:

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 
-from fedora_vfl.errors import PartyError
+from fedora_vfl.errors import PartyError, in_one_line
 from fedora_vfl.sampling.rows import rows_drawn
 from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.control_pb2 import Privacy, Ready, Saved
@@ -14,6 +14,7 @@ from protos.fedora.v1.phase_pb2 import Phase, Progress, Report
 SLACK_SECONDS = 1.0  # clocks of two machines do not run alike
 LARGEST = 1e150  # of a square: sums of a few such are finite
 MOST_FIGURES = 32
+OWN = {"change", "figures"}  # what any party may keep back of a phase; the active one also loss and accuracy
 SECTIONS = {"join", "setup", "between", "closing"}  # what the books call the time outside phases
 
 # What update rules report, by rule; others report nothing.
@@ -62,12 +63,20 @@ def check_reports(phase: Phase, reports: Mapping[str, Report], *, set_rows: int,
         _check_number(name, f"loss_sum {where}", report.loss_sum)
         if report.correct > rows:
             raise PartyError(name, f"reports {report.correct} right predictions of {rows} rows {where}")
+        check_left_out(name, report.left_out, of=OWN | ({"loss", "accuracy"} if name == active else set()))
         for figure, number in report.figures.items():
             if figure not in known:
                 raise PartyError(name, f"reports a figure {where} that the phase's update rule does not have")
             _check_square(name, f"{figure} {where}", number)
             if figure.endswith("_share") and number > 1:
                 raise PartyError(name, f"reports {number} as {figure} {where}; it should be at most 1")
+
+
+def check_left_out(party: str, left_out: Mapping[str, str], *, of: Iterable[str] | None = None) -> None:
+    """Refuse names and reasons of figures that are kept back if they cannot be such; `of` are the possible names."""
+    for figure, reason in left_out.items():
+        if (of is not None and figure not in of) or not _FIGURE_NAME.fullmatch(figure) or in_one_line(reason) != reason:
+            raise PartyError(party, "keeps back a figure that there is not, or for a reason that is no line of text")
 
 
 class PhaseProgress:

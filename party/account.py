@@ -74,14 +74,14 @@ class Account:
             self.residual_squared, self.residual_rows = report.figures["residual_squared"], report.rows
             self.moved_squared = report.figures["moved_squared"]
         if classes and phase.loss.WhichOneof("form") == "uncertainty":
-            self.uncertainty = (
-                None
-                if not told
-                else {
-                    "loss": unlearning_loss(phase, report),
-                    "weight": phase.loss.uncertainty.omega,
-                    "classes": classes,
-                    "gamma": phase.update.dual_ascent.gamma if self.dual and self.dual["form"] == "scalar" else None,
-                    "reduction": "sum" if phase.loss.reduction == Loss.SUM else "mean",
-                }
-            )
+            self.uncertainty = self._uncertainty(phase, report, classes) if told else None
+
+    def _uncertainty(self, phase: Phase, report: Report, classes: int) -> dict[str, Any]:
+        """Return L_u and what it is made of."""
+        return {
+            "loss": unlearning_loss(phase, report),
+            "weight": phase.loss.uncertainty.omega,
+            "classes": classes,
+            "gamma": phase.update.dual_ascent.gamma if self.dual and self.dual["form"] == "scalar" else None,
+            "reduction": "sum" if phase.loss.reduction == Loss.SUM else "mean",
+        }

@@ -76,10 +76,14 @@ class Consent:
         """Note that parameters are fresh again."""
         self._learned = 0.0
 
-    def save(self, model: str) -> None:
-        """Agree to save a model, and remember for whom."""
-        if self._policy and self._budget:
+    def save(self) -> None:
+        """Agree to save the model as it is."""
+        if self._policy:
             _check(self._policy.about_learning(self._learned))
+
+    def saved(self, model: str) -> None:
+        """Remember for whom a model was saved."""
+        if self._budget:
             self._budget.own(model, self._setup.submitted_by)
 
     def phase(self, phase: Phase, drawn: Sequence[Tensor]) -> None:

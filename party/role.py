@@ -267,13 +267,14 @@ class Role(ABC):
     def save_model(self, save: Save) -> Saved:
         """Write the model to this party's disk; one that has moved since rows were dropped has honoured the request."""
         state, path = self.state, self.context.settings.model_path(save.name)
-        self.consent.save(save.name)
+        self.consent.save()
         if state.account and state.memory.initial and state.change_squared(state.memory.initial):
             state.lineage = state.lineage.honouring(self.job.job)
         try:
             digest = state.save_model(path, save.identity, save.training, overwrite=save.overwrite)
         except FileExistsError:
             raise _taken(save.name) from None
+        self.consent.saved(save.name)
         if state.account:
             state.account.save(save.name, digest)
         log.info("the model is kept as %s", path)
