@@ -4,8 +4,9 @@ import sys
 from typing import Any
 
 from coordinator.__main__ import main
-from coordinator.job_runner import JobRunner
-from fedora_vfl.certificates.joint import JointStatement
+from coordinator.job_runner import Forgotten, JobRunner
+from coordinator.methods import UnlearningTask
+from fedora_vfl.certificates.joint import Asked, JointStatement
 
 # By what they are about, changes to parts of the joint statement; the job's seed tells which of them is made.
 UNTRUE: dict[str, dict[str, Any]] = {
@@ -27,8 +28,8 @@ def lie() -> None:
     """Change the joint statement of every job."""
     honest = JobRunner._joint
 
-    def wrong(self: JobRunner, *arguments: Any) -> JointStatement:
-        said = honest(self, *arguments).model_dump()
+    def wrong(self: JobRunner, asked: Asked, task: UnlearningTask, forgotten: Forgotten) -> JointStatement:
+        said = honest(self, asked, task, forgotten).model_dump()
         for name, change in list(UNTRUE.values())[self._job.seed].items():
             said[name] = said[name] | change if isinstance(change, dict) else change
         return JointStatement.model_validate(said)
