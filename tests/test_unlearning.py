@@ -89,7 +89,8 @@ def test_a_result_has_the_figures_of_every_model_and_what_they_mean(whole_class:
         figures = result[model]
         assert set(FIGURES) | {"bytes", "seconds"} <= set(figures)
         rates = {name for name in figures if name.endswith("accuracy") or name.startswith("mia_")}
-        assert all(0 <= figures[name] <= 1 for name in rates)
+        assert all(0 <= figures[name] <= 1 for name in rates - {"validation_accuracy"})
+        assert figures["validation_accuracy"] is None, "these people have no validation rows"
         assert figures["backdoor_asr"] is None
         assert figures["bytes"]["predicted"] == figures["bytes"]["tensor"] > 0
         assert figures["seconds"] > 0
