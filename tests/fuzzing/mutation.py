@@ -7,7 +7,7 @@ from random import Random
 CORPUS = Path(__file__).parent / "corpus"
 LARGEST = 2 * 1024 * 1024  # of a message that grows
 
-# What readers stumble over: ends of number ranges, varints that do not end, tags of every wire type, control characters.
+# What readers stumble over: ends of number ranges, numbers that do not end, tags of all wire types, control characters.
 PIECES = (
     b"\x00",
     b"\xff" * 9 + b"\x01",

@@ -19,7 +19,7 @@ from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Credentials, Member
 from party.process import JOIN, PartyProcess
 from party.settings import load_party
 from protos.fedora.v1 import control_pb2, exchange_pb2
-from protos.fedora.v1.control_pb2 import FromCoordinator, FromParty, Hello, Welcome
+from protos.fedora.v1.control_pb2 import Dismiss, FromCoordinator, FromParty, Hello, Idle, Welcome
 from protos.fedora.v1.exchange_pb2 import Greeting, Parcel
 from tests.fuzzing.mutation import mutated
 
@@ -61,7 +61,8 @@ async def _join(channel: grpc.aio.Channel, data: bytes, number: int) -> None:
 
 
 async def _submit(channel: grpc.aio.Channel, data: bytes, number: int) -> None:
-    call: grpc.aio.UnaryStreamCall[bytes, bytes] = channel.unary_stream(path(SUBMIT))(data)
+    submit: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(path(SUBMIT))
+    call = submit(data)
     await _bounded(call, call.read)
 
 
@@ -154,16 +155,20 @@ def _memory(process: int) -> int:
 async def fuzz_party(folder: Path, party: str, *, seconds: float, seed: int) -> int:
     """Be a hostile coordinator to a real party, and return the number of messages; it may only fail as foreseen."""
     messages, count = mutated("party", seed), 0
+    dismissal = FromCoordinator(dismiss=Dismiss()).SerializeToString()
+    idle = FromParty(idle=Idle()).SerializeToString()
 
     async def serve(_: object, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
         nonlocal count
         await context.read()
         await context.write(FromCoordinator(welcome=Welcome(version=VERSION)).SerializeToString())
-        count += 1
-        await context.write(next(messages))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await context.read()
+        while True:
+            count += 1
+            await context.write(next(messages))
+            await context.write(dismissal)  # whatever it has begun, it lets go of and says so
+            while (answer := await context.read()) != idle:
+                if not isinstance(answer, bytes):
+                    return  # it has hung up
 
     settings, federation = load_party(folder / "parties" / f"{party}.yaml")
     async with _served(federation.coordinator.address, serve):
