@@ -1,0 +1,15 @@
+"""The members that are fuzzed: a small federation whose files lie in a folder."""
+
+from pathlib import Path
+
+from fedora_vfl.cluster.preparation import prepare
+from fedora_vfl.settings.federation import Deadlines, Federation
+from tests.conftest import as_job, write_people
+
+
+def laid_out(folder: Path, *, seconds: float, tls: bool) -> Federation:
+    """Prepare members that wait for each other longer than the fuzzing lasts."""
+    data = {"source": "csv", "path": str(write_people(folder / "people.csv", rows=60)), "id": "person"}
+    deadlines = Deadlines(join=seconds + 60)
+    out = folder / "run"
+    return prepare(as_job({"data": data}), origin=out / "job.yaml", out=out, threads=1, deadlines=deadlines, tls=tls)

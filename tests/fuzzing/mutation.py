@@ -1,0 +1,61 @@
+"""Messages made wrong: bytes changed, fields repeated, lengths that lie. The same seed makes the same messages."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+CORPUS = Path(__file__).parent / "corpus"
+LARGEST = 2 * 1024 * 1024  # of a message that grows
+
+# What readers stumble over: ends of number ranges, numbers that do not end, tags of all wire types, control characters.
+PIECES = (
+    b"\x00",
+    b"\xff" * 9 + b"\x01",
+    b"\xff" * 11,
+    b"\x80" * 10 + b"\x01",
+    b"\x08\x01",
+    b"\x0a\x00",
+    b"\x12\xff\xff\xff\xff\x0f",
+    b"\x0b\x0c",
+    b"\x0f",
+    b"\x1b[2J\r\n",
+    b"\xc3\x28",
+    (0x7FF8000000000000).to_bytes(8, "little"),
+    (0x7FF0000000000000).to_bytes(8, "little"),
+)
+
+
+def corpus(service: str) -> list[bytes]:
+    """Return the messages of a service that others are made from."""
+    return [file.read_bytes() for file in sorted((CORPUS / service).glob("*.bin"))]
+
+
+def mutated(service: str, seed: int) -> Iterator[bytes]:
+    """Yield messages without end: those of the corpus as they are, then changed ones."""
+    draw, whole = Random(seed), corpus(service)
+    yield from whole
+    while True:
+        data = draw.choice(whole)
+        for _ in range(draw.randint(1, 4)):
+            data = _changed(data, draw, whole)
+        yield data[:LARGEST]
+
+
+def _changed(data: bytes, draw: Random, whole: list[bytes]) -> bytes:
+    """Make one change."""
+    at, to = sorted(draw.randint(0, len(data)) for _ in range(2))
+    match draw.randrange(7):
+        case 0:  # a byte
+            return data[:at] + draw.randbytes(1) + data[at + 1 :]
+        case 1:  # a piece that readers stumble over
+            return data[:at] + draw.choice(PIECES) + data[at:]
+        case 2:  # cut
+            return data[:at] + data[to:]
+        case 3:  # repeated
+            return data[:to] + data[at:to] * draw.randint(1, 8) + data[to:]
+        case 4:  # another message behind it: protobuf merges the two
+            return data + draw.choice(whole)
+        case 5:  # very many of something small
+            return data[:at] + draw.choice(PIECES) * draw.choice((100, 10_000, 200_000)) + data[at:]
+        case _:  # bits
+            return bytes(one ^ (1 << draw.randrange(8)) if draw.random() < 0.02 else one for one in data)
