@@ -166,7 +166,8 @@ def test_dropped_rows_take_part_in_no_later_job_and_older_models_are_refused(tmp
         # Whoever is forgotten cannot be asked for again, and a renamed file brings nobody back.
         opening = json.loads((folder / "keys" / "active" / "requests" / f"{job}.json").read_text())
         with pytest.raises(SettingsError, match="was forgotten in an earlier job"):
-            await submit({"train": {"from": "unlearned"}, "forget": {"ids": opening["ids"][:1]}, **QUICK})
+            train = {"from": "unlearned", "overwrite": True}
+            await submit({"train": train, "forget": {"ids": opening["ids"][:1]}, **AGAIN})
         await cluster.stop()
         for path in (folder / "parties").glob("*.yaml"):
             settings = yaml.safe_load(path.read_text())
@@ -220,7 +221,7 @@ def test_a_job_that_fails_after_the_drop_says_that_the_rows_are_dropped_all_the_
         await cluster.start("passive-2")
         with pytest.raises(SettingsError, match="'original' still remembers"):
             await submit({"train": {"from": "original"}})
-        assert (await submit({"train": {"epochs": 1}}))["rows"]["forgotten"] == 5
+        assert (await submit({"train": {"epochs": 1, "save": "anew"}}))["rows"]["forgotten"] == 5
 
     with_cluster(tmp_path, scenario)
 
