@@ -33,6 +33,7 @@ from tests.test_unlearning_equality import requested
 
 PARTIES = ("passive-1", "passive-2", "active")
 QUICK = {"unlearn": {"budget": 0.1}, "certificate": False}
+AGAIN = {"unlearn": {"budget": 0.1, "overwrite": True}, "certificate": False}  # in place of the model it starts from
 
 
 def lineage(run: Path, model: str, party: str = "active") -> Lineage:
@@ -165,7 +166,8 @@ def test_dropped_rows_take_part_in_no_later_job_and_older_models_are_refused(tmp
         # Whoever is forgotten cannot be asked for again, and a renamed file brings nobody back.
         opening = json.loads((folder / "keys" / "active" / "requests" / f"{job}.json").read_text())
         with pytest.raises(SettingsError, match="was forgotten in an earlier job"):
-            await submit({"train": {"from": "unlearned"}, "forget": {"ids": opening["ids"][:1]}, **QUICK})
+            train = {"from": "unlearned", "overwrite": True}
+            await submit({"train": train, "forget": {"ids": opening["ids"][:1]}, **AGAIN})
         await cluster.stop()
         for path in (folder / "parties").glob("*.yaml"):
             settings = yaml.safe_load(path.read_text())
@@ -177,7 +179,12 @@ def test_dropped_rows_take_part_in_no_later_job_and_older_models_are_refused(tmp
         for name in ("coordinator", *PARTIES):
             await cluster.start(name)
         second = await submit(
-            {"train": {"from": "unlearned"}, "forget": {"samples": 20}, "compare": ["retrain"], **QUICK}
+            {
+                "train": {"from": "unlearned", "overwrite": True},
+                "forget": {"samples": 20},
+                "compare": ["retrain"],
+                **AGAIN,
+            }
         )
         assert second["forget"] == {"rows": 20, "remaining": everyone - 50}
         assert all(entry["rows"] <= everyone - 50 for entry in second["rounds"] if entry["phase"] == "retrain")
@@ -214,7 +221,7 @@ def test_a_job_that_fails_after_the_drop_says_that_the_rows_are_dropped_all_the_
         await cluster.start("passive-2")
         with pytest.raises(SettingsError, match="'original' still remembers"):
             await submit({"train": {"from": "original"}})
-        assert (await submit({"train": {"epochs": 1}}))["rows"]["forgotten"] == 5
+        assert (await submit({"train": {"epochs": 1, "save": "anew"}}))["rows"]["forgotten"] == 5
 
     with_cluster(tmp_path, scenario)
 
@@ -250,13 +257,20 @@ def on_backdoored_digits(folder: Path, scenario: Callable[[Submit, dict[str, Any
 def test_a_forgotten_backdoor_does_not_come_back_with_later_requests(tmp_path: Path) -> None:
     async def scenario(submit: Submit, poisoned: dict[str, Any]) -> None:
         model = {"bottom": "cnn", "channels": [16, 32], "embedding": 32, "top": [64]}
-        train = {"epochs": 15, "batch_size": 128}
+        train: dict[str, Any] = {"epochs": 15, "batch_size": 128}
         first = await submit({"model": model, "train": train, "forget": poisoned, "certificate": False})
         assert first["original"]["backdoor_asr"] > 0.5
         after = first["unlearned"]["backdoor_asr"]
         assert after < 0.25
         for seed in (1, 2):
-            request = {"train": {"from": "unlearned"}, "forget": {"samples": 50}, "certificate": False, "seed": seed}
+            train = {"from": "unlearned", "overwrite": True}
+            request: dict[str, Any] = {
+                "train": train,
+                "forget": {"samples": 50},
+                "unlearn": {"overwrite": True},
+                "seed": seed,
+            }
+            request["certificate"] = False
             later = await submit({**request, "compare": ["retrain"]} if seed == 1 else request)
             assert later["rows"]["forgotten"] == first["forget"]["rows"] + 50 * (seed - 1)
             assert later["original"]["backdoor_asr"] == pytest.approx(after, abs=1e-9)

@@ -41,14 +41,16 @@ async def measure(requests: int, rows: int, seed: int, work: Path) -> list[list[
     lines: list[list[str]] = []
     async with LocalCluster(work, federation) as cluster:
         for number in range(requests):
-            begins = {"model": MODEL, "train": TRAIN} if number == 0 else {"train": {"from": "unlearned"}}
-            content = {
+            begins = {"model": MODEL, "train": TRAIN} if number == 0 else {"train": {"from": f"unlearned-{number - 1}"}}
+            content: dict[str, Any] = {
                 **begins,
                 "forget": poisoned if number == 0 else {"samples": rows},
-                "compare": ["retrain"],
+                "unlearn": {"save": f"unlearned-{number}"},
+                "compare": [{"method": "retrain", "save": f"retrain-{number}"}],
                 "certificate": False,
                 "seed": seed + number,
             }
+            content["train"] = {**content["train"], "save": f"original-{number}"}
             done = await perform(cluster, yaml.safe_dump(content), origin="sequence", follow=_ignore)
             lines.append(_line(number + 1, json.loads(done.result_json)))
             print(" | ".join(lines[-1]), flush=True)
