@@ -50,7 +50,7 @@ async def all_done(tasks: dict[asyncio.Task[FromParty], str], lag: float | None,
                 await asyncio.wait(pending, timeout=ECHO_SECONDS)
             raise best_reason({name: _error(task) for task, name in tasks.items()})
         answered = answered or (time.monotonic() if done else None)
-        if lag and not answered and time.monotonic() - max(began, *heard.values()) >= PATIENCE * lag:
+        if lag and not answered and time.monotonic() - max([began, *heard.values()]) >= PATIENCE * lag:
             slowest = list(tasks.values())[-1]  # the active party, which tells of steps
             raise PartyError(slowest, f"has told of no new step for {PATIENCE * lag:g} s", Failure.SILENT)
         for task in pending:

@@ -20,7 +20,10 @@ REMEMBERED_DAYS = 30  # for which groups are held against new ones
 
 Numbers = NDArray[np.int64]
 
+# Commits outlive the process without waiting for the disk, which a phase would wait for too.
 _TABLES = """
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = NORMAL;
 CREATE TABLE IF NOT EXISTS people (number INTEGER PRIMARY KEY, tag BLOB UNIQUE NOT NULL);
 CREATE TABLE IF NOT EXISTS jobs (day INTEGER NOT NULL, job TEXT UNIQUE NOT NULL);
 CREATE TABLE IF NOT EXISTS releases (day INTEGER PRIMARY KEY, counts BLOB NOT NULL);
