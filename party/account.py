@@ -26,6 +26,7 @@ class Account:
     phases: dict[str, int] = field(default_factory=dict)  # run since then, by name
     rules: dict[str, int] = field(default_factory=dict)  # the same by update rule; dual ascents with a step only
     dual: dict[str, Any] | None = None
+    dual_told: bool = True  # whether it may be signed for
     uncertainty: dict[str, Any] | None = None  # active party: L_u and what it is made of
     residual_squared: float | None = None
     residual_rows: int | None = None
@@ -65,11 +66,11 @@ class Account:
         if phase.update.WhichOneof("rule") != "dual_ascent" or phase.update.dual_ascent.sigma:
             name = phase.update.WhichOneof("rule") or ""
             self.rules[name] = self.rules.get(name, 0) + 1
+        told = not {"loss", "figures"} & set(report.left_out)
+        if dual := rule.stated_dual():
+            self.dual, self.dual_told = dual, told
         if "figures" in report.left_out:
             return
-        told = "loss" not in report.left_out
-        if dual := rule.stated_dual():
-            self.dual = dual if told else None
         if "residual_squared" in report.figures:
             self.residual_squared, self.residual_rows = report.figures["residual_squared"], report.rows
             self.moved_squared = report.figures["moved_squared"]

@@ -304,7 +304,7 @@ class Role(ABC):
             before=settings.model_path(joint.models.before),
             after=settings.model_path(joint.models.after),
             change_squared=account.moved_squared,
-            dual=account.dual,
+            dual=account.dual if account.dual_told else None,
             residual_squared=account.residual_squared,
             residual_rows=account.residual_rows,
             traffic=self.context.meter.by_kind(settings.name),

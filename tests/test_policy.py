@@ -433,7 +433,7 @@ def test_one_person_is_forgotten_without_a_figure_about_that_person(tmp_path: Pa
             found.append(await submit({"train": train, "forget": {"ids": ids}, "unlearn": unlearn}))
         return found
 
-    trained, fedora, ascent, dozen, one_more = on_cluster(tmp_path, scenario, policy=None)
+    trained, fedora, ascent, dozen, one_more = on_cluster(tmp_path, scenario, policy=None, drops="for-the-job")
     assert trained["original"]["test_accuracy"] is not None and not trained["original"]["left_out"]
     assert not any(party["repeatable_start"] for party in trained["parties"].values())
     for result in (fedora, ascent):
