@@ -454,7 +454,7 @@ class OneMessage:
         self._parcel = parcel
         self.sent: list[Parcel] = []
 
-    async def receive(self, *, timeout: float) -> Parcel:
+    async def receive(self, *, timeout: float, most: int | None = None) -> Parcel:
         return self._parcel
 
     async def send(self, parcel: Parcel, *, timeout: float) -> None:

@@ -189,7 +189,7 @@ class Told:
     def __init__(self, parcel: Parcel) -> None:
         self._parcel = parcel
 
-    async def receive(self, *, timeout: float) -> Parcel:
+    async def receive(self, *, timeout: float, most: int | None = None) -> Parcel:
         return self._parcel
 
 

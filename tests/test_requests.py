@@ -159,7 +159,7 @@ class ScriptedParty:
     async def send(self, message: FromCoordinator, timeout: float | None = None) -> None:
         self.sent.append(message)
 
-    async def receive(self, timeout: float | None = None) -> FromParty:
+    async def receive(self, timeout: float | None = None, most: int | None = None) -> FromParty:
         return FromParty(accepted=self._accepted)
 
 
