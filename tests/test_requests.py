@@ -171,7 +171,9 @@ def engine_over(lines: dict[str, ScriptedParty]) -> Engine:
     async def ignore(event: Event) -> None:
         pass
 
-    return Engine(federation, connections, ignore)
+    engine = Engine(federation, connections, ignore)
+    engine.rows = {Samples.TRAIN: 100}
+    return engine
 
 
 def test_only_the_active_party_is_told_what_the_rows_have_in_common() -> None:
