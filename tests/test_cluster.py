@@ -40,9 +40,10 @@ def with_cluster(folder: Path, scenario: Callable[[LocalCluster, Submit], Awaita
             async def submit_job(
                 content: dict[str, Any], follow: Callable[[Event], None] = lambda event: None
             ) -> dict[str, Any]:
+                train = {**content.get("train", {}), "overwrite": True}  # jobs of one scenario save under one name
                 result = await submit(
                     federation.coordinator.address,
-                    yaml.safe_dump(content),
+                    yaml.safe_dump({**content, "train": train}),
                     origin="job.yaml",
                     follow=follow,
                     deadlines=federation.deadlines,

@@ -343,7 +343,7 @@ def test_a_backdoor_or_noise_that_makes_no_sense_is_one_sentence(
 def test_stopping_the_command_stops_the_cluster(number: signal.Signals, tmp_path: Path) -> None:
     write_people(tmp_path / "people.csv")
     data = {"source": "csv", "path": "people.csv", "id": "person"}
-    job = write_yaml(tmp_path / "job.yaml", {"data": data, "train": {"epochs": 1_000_000}})
+    job = write_yaml(tmp_path / "job.yaml", {"data": data, "train": {"epochs": 100_000}})
     command = [*FEDORA, "run", str(job), "--out", str(tmp_path / "out")]
     with subprocess.Popen(command, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout and process.stderr

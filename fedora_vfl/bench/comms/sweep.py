@@ -104,7 +104,7 @@ def _original(point: Point) -> str:
 def _training(point: Point, extent: Extent) -> dict[str, Any]:
     return {
         "model": {"embedding": point.embedding},
-        "train": {"epochs": extent.epochs, "batch_size": point.batch, "save": _original(point)},
+        "train": {"epochs": extent.epochs, "batch_size": point.batch, "save": _original(point), "overwrite": True},
     }
 
 

@@ -135,7 +135,7 @@ async def _have_original(group: Group, kept: Path, run: Path, cluster: LocalClus
     if original := originals.find(group, kept):
         originals.bring(original, kept, run)
         return
-    train = {**group.content["train"], "save": originals.NAME}
+    train = {**group.content["train"], "save": originals.NAME, "overwrite": True}
     await _submit(cluster, {"model": group.content["model"], "train": train, "seed": group.seed})
     originals.keep(group, run, kept, cluster.federation.parties)
 
