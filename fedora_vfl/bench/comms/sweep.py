@@ -67,7 +67,7 @@ class Sweep:
         job = {
             "train": {"from": _original(point)},
             "forget": cell.forget,
-            "unlearn": cell.unlearn,
+            "unlearn": {**cell.unlearn, "overwrite": True},  # every point saves under the same name
             "wire": {"encoding": point.dtype},
             "certificate": False,
         }

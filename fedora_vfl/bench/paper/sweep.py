@@ -106,7 +106,7 @@ class Sweep:
         content = {
             "train": {"from": originals.NAME},
             "forget": forget,
-            "unlearn": cell.unlearn,
+            "unlearn": {**cell.unlearn, "overwrite": True},  # every cell saves under the same name
             "certificate": False,
             "seed": cell.group.seed,
         }
