@@ -112,12 +112,12 @@ def test_a_list_that_is_brought_along_says_the_same(tmp_path: Path) -> None:
 
 def test_a_model_that_lacks_a_request_is_refused_and_so_is_a_list_that_lacks_one(tmp_path: Path) -> None:
     known = drop_for_good(tmp_path, job="one", ids=["ann", "bob"])
-    check_lineage(Lineage(("one",)), known, model="new", this_job="two")
-    check_lineage(Lineage(), known, model="old", this_job="one")
+    check_lineage(Lineage(("one",)), known, model="new", honouring=["two"])
+    check_lineage(Lineage(), known, model="old", honouring=["one"])
     with pytest.raises(SettingsError, match=r"'old' still remembers .*2 rows by job one at .*allow_remembering"):
-        check_lineage(Lineage(), known, model="old", this_job="two")
+        check_lineage(Lineage(), known, model="old", honouring=["two"])
     with pytest.raises(SettingsError, match=r"has honoured requests that .* lacks \(jobs zero\).*bring back"):
-        check_lineage(Lineage(("zero", "one")), known, model="new", this_job="two")
+        check_lineage(Lineage(("zero", "one")), known, model="new", honouring=["two"])
 
 
 def test_allow_remembering_is_about_a_model_that_is_loaded() -> None:
@@ -165,9 +165,10 @@ def test_dropped_rows_take_part_in_no_later_job_and_older_models_are_refused(tmp
 
         # Whoever is forgotten cannot be asked for again, and a renamed file brings nobody back.
         opening = json.loads((folder / "keys" / "active" / "requests" / f"{job}.json").read_text())
-        with pytest.raises(SettingsError, match="was forgotten in an earlier job"):
-            train = {"from": "unlearned", "overwrite": True}
-            await submit({"train": train, "forget": {"ids": opening["ids"][:1]}, **AGAIN})
+        for one in (opening["ids"][0], "nobody"):  # in the same words: they do not tell who was forgotten
+            with pytest.raises(SettingsError, match=f"forget.ids: '{one}' is not among the rows in common"):
+                train = {"from": "unlearned", "overwrite": True}
+                await submit({"train": train, "forget": {"ids": [one]}, **AGAIN})
         await cluster.stop()
         for path in (folder / "parties").glob("*.yaml"):
             settings = yaml.safe_load(path.read_text())
@@ -222,6 +223,53 @@ def test_a_job_that_fails_after_the_drop_says_that_the_rows_are_dropped_all_the_
         with pytest.raises(SettingsError, match="'original' still remembers"):
             await submit({"train": {"from": "original"}})
         assert (await submit({"train": {"epochs": 1, "save": "anew"}}))["rows"]["forgotten"] == 5
+
+    with_cluster(tmp_path, scenario)
+
+
+def killing(cluster: LocalCluster, party: str, *, phase: str, told: list[str] | None = None) -> Callable[[Event], None]:
+    """Return a follower that kills a party when a phase begins."""
+
+    def follow(event: Event) -> None:
+        if told is not None:
+            told.append(event.note)
+        if event.started.name == phase and cluster.processes[party].returncode is None:
+            cluster.processes[party].kill()
+
+    return follow
+
+
+def test_a_pending_request_is_taken_up_by_a_later_job_whoever_crashed_and_whenever(tmp_path: Path) -> None:
+    folder, take_up = tmp_path / "run", {"train": {"from": "original"}, "forget": {"pending": True}, **QUICK}
+
+    async def scenario(cluster: LocalCluster, submit: Submit) -> None:
+        everyone = (await submit({"train": {"epochs": 1}}))["rows"]["train"]
+        with pytest.raises(SettingsError, match="'original' has honoured all requests"):
+            await submit(take_up)
+        lists = {party: folder / "keys" / party / "dropped.json" for party in PARTIES}
+        empty = {party: path.read_bytes() for party, path in lists.items()}
+        for party in ("passive-2", "active"):
+            kill = killing(cluster, party, phase="unlearning")
+            with pytest.raises(PartyError):
+                await submit({"train": {"from": "original"}, "forget": {"samples": 5}, **QUICK}, kill)
+            await cluster.start(party)
+            if party == "passive-2":
+                with pytest.raises(SettingsError, match="'original' still remembers"):
+                    await submit({"train": {"from": "original"}})
+                # As if these two had crashed before they wrote.
+                for name in ("passive-1", "active"):
+                    lists[name].write_bytes(empty[name])
+                kill = killing(cluster, "passive-1", phase="unlearning")
+                with pytest.raises(PartyError):
+                    await submit(take_up, kill)
+                await cluster.start("passive-1")
+                known = {party: read_list(path.parent) for party, path in lists.items()}
+                (first,) = {tuple(one.jobs) for one in known.values()}
+                assert len(first) == 1 and {one.requests[0].rows for one in known.values()} == {5}
+                await submit(take_up)
+                assert {lineage(folder, "unlearned", one).honoured for one in PARTIES} == {first}
+                pending = fedora("dropped", folder / "parties" / "active.yaml", cwd=tmp_path).stdout
+                assert "pending" not in pending
 
     with_cluster(tmp_path, scenario)
 
