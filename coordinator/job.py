@@ -36,7 +36,7 @@ class Evaluate(Settings):
 
 
 class Forget(Settings):
-    """Who asks to be forgotten: rows by id, a share of some classes, so many drawn at random, or those of pending requests."""
+    """Who asks to be forgotten: rows by id, a share of some classes, so many at random, or those of pending requests."""
 
     # A list, or a file with one id per line.
     ids: Annotated[list[str], Field(max_length=MOST_REQUESTED_IDS)] | str | None = None
@@ -74,7 +74,9 @@ class Forget(Settings):
     def _one_kind(self) -> Self:
         given = [name for name in KINDS if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"wants one of `ids`, `classes`, `samples` and `pending`, and has {' and '.join(given) or 'none'}")
+            raise ValueError(
+                f"wants one of `ids`, `classes`, `samples` and `pending`, and has {' and '.join(given) or 'none'}"
+            )
         if self.percent is not None and self.classes is None:
             raise ValueError("`percent` is a share of `classes`, which are not given")
         return self
