@@ -36,7 +36,7 @@ class Evaluate(Settings):
 
 
 class Forget(Settings):
-    """Who asks to be forgotten: rows by id, a share of some classes, so many at random, or those of pending requests."""
+    """Who asks to be forgotten: rows by id, a share of some classes, some at random, or those of pending requests."""
 
     # A list, or a file with one id per line.
     ids: Annotated[list[str], Field(max_length=MOST_REQUESTED_IDS)] | str | None = None
