@@ -1,11 +1,12 @@
 """The job file: what to train, forget and measure. The same for all; where data lie is not the job's business."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AliasChoices, Field, PositiveInt, field_validator, model_validator
 
 from coordinator.methods.catalogue import Fedora, MethodSettings
 from coordinator.train import Train
+from fedora_vfl.certificates.joint import Kind
 from fedora_vfl.settings.bounds import BatchSize
 from fedora_vfl.settings.files import Settings
 from fedora_vfl.settings.model import Model
@@ -13,6 +14,7 @@ from fedora_vfl.wire.encodings import ENCODINGS
 from fedora_vfl.wire.protocol import MOST_REQUESTED_IDS
 
 MOST_CLASSES = 10_000  # more than any table here has
+KINDS: tuple[Kind, ...] = get_args(Kind)
 MOST_COMPARED = 16  # each runs as long as a job of its own
 
 
@@ -34,13 +36,14 @@ class Evaluate(Settings):
 
 
 class Forget(Settings):
-    """Who asks to be forgotten: training rows by id, a share of some classes, or so many rows drawn at random."""
+    """Who asks to be forgotten: rows by id, a share of some classes, some at random, or those of pending requests."""
 
     # A list, or a file with one id per line.
     ids: Annotated[list[str], Field(max_length=MOST_REQUESTED_IDS)] | str | None = None
     classes: Annotated[list[str], Field(min_length=1, max_length=MOST_CLASSES)] | None = None
     percent: Annotated[float, Field(gt=0, le=100)] | None = None  # of each class; 100 unless told
     samples: PositiveInt | None = None
+    pending: Literal[True] | None = None  # the rows of earlier requests that the model `from` has not honoured
 
     @field_validator("classes", mode="before")
     @classmethod
@@ -62,11 +65,18 @@ class Forget(Settings):
             raise ValueError("is an empty list; nobody is to be forgotten then")
         return value
 
+    @property
+    def kind(self) -> Kind:
+        """Which of the ways to name rows is used."""
+        return next(name for name in KINDS if getattr(self, name) is not None)
+
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        given = [name for name in ("ids", "classes", "samples") if getattr(self, name) is not None]
+        given = [name for name in KINDS if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"wants one of `ids`, `classes` and `samples`, and has {' and '.join(given) or 'none'}")
+            raise ValueError(
+                f"wants one of `ids`, `classes`, `samples` and `pending`, and has {' and '.join(given) or 'none'}"
+            )
         if self.percent is not None and self.classes is None:
             raise ValueError("`percent` is a share of `classes`, which are not given")
         return self
@@ -103,6 +113,14 @@ class Job(Settings):
             raise ValueError("`compare` names the method that `unlearn` uses already")
         if len(set(compared)) < len(compared):
             raise ValueError("`compare` names a method twice")
+        return self
+
+    @model_validator(mode="after")
+    def _model_that_lacks_requests(self) -> Self:
+        if self.forget and self.forget.pending and (not self.train.load or self.train.rounds):
+            raise ValueError(
+                "`forget: {pending: true}` needs `train: {from: …}`, the model to honour them, and no epochs"
+            )
         return self
 
     @model_validator(mode="after")

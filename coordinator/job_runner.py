@@ -31,7 +31,7 @@ from fedora_vfl.settings.files import parse
 from fedora_vfl.settings.model import MODEL_NAME
 from fedora_vfl.signing import SigningKey, canonical
 from fedora_vfl.wire.protocol import VERSION
-from protos.fedora.v1.control_pb2 import Classes, Ids, Ready, Request, Result, Setup, Statement
+from protos.fedora.v1.control_pb2 import Classes, Ids, Pending, Ready, Request, Result, Setup, Statement
 from protos.fedora.v1.phase_pb2 import Samples
 
 Say = Callable[[str], Awaitable[None]]
@@ -70,6 +70,7 @@ class JobRunner:
         self._number = uuid.uuid4().hex
         self._models: dict[str, ModelRecord] = {}
         self._dropping = False  # whether parties may have dropped the rows
+        self._requests = [self._number]  # to forget, each by the job that brought it
         self._commitment = ""  # of all parties to the rows to forget
         self._training = job.train  # how the original model came about, also where it was loaded
 
@@ -78,6 +79,8 @@ class JobRunner:
         began = time.perf_counter()
         ready = await self._set_up()
         classes = ready[self._federation.active.name].classes
+        if self._job.forget and self._job.forget.pending:
+            await self._take_up(ready)
         task = await self._request(self._job.forget, classes) if self._job.forget else None
         await self._train()
         forgotten = await self._forget_for_good(self._job.forget, task) if self._job.forget and task else None
@@ -113,6 +116,7 @@ class JobRunner:
             encoding=job.wire.encoding,
             load=job.train.load or "",
             allow_remembering=job.train.allow_remembering,
+            take_up_pending=bool(job.forget and job.forget.pending),
             saves=job.new_names(),
             submitted_by=self._submitted_by,
         )
@@ -125,10 +129,17 @@ class JobRunner:
             await self._say(f"{left_out} rows were forgotten in earlier jobs, and are left out")
         return ready
 
+    async def _take_up(self, ready: dict[str, Ready]) -> None:
+        """Find the requests that the model has not honoured: one on a single party's list is among them."""
+        self._requests = sorted({job for one in ready.values() for job in one.pending})
+        if not self._requests:
+            raise SettingsError(f"forget.pending: the saved model {self._job.train.load!r} has honoured all requests")
+        await self._say(f"pending requests are taken up, of these jobs: {', '.join(self._requests)}")
+
     async def _request(self, forget: Forget, classes: int) -> UnlearningTask:
         """Find the rows to forget, before any training: what is wrong with a request is said at once."""
         job = self._job
-        accepted = await self._engine.request(_message(forget, seed=job.seed))
+        accepted = await self._engine.request(_message(forget, seed=job.seed, pending=self._requests))
         self._commitment = accepted.commitment
         rows = f"{accepted.rows} rows will be forgotten" if accepted.rows > 1 else "1 row will be forgotten"
         await self._say(f"{rows}, {accepted.remaining} remain")
@@ -188,8 +199,9 @@ class JobRunner:
         except FedoraError:
             if UNLEARNED not in self._models and self._dropping:
                 await self._say(
-                    f"the rows are dropped for good all the same (job {self._number}), but no model has honoured the "
-                    "request yet: train anew, which leaves them out"
+                    f"the rows are dropped for good all the same (job {', '.join(self._requests)}), but no model has "
+                    "honoured the request yet: take it up again with `forget: {pending: true}` and `train: {from: "
+                    f"{self._job.train.save}}}`, or train anew, which leaves them out"
                 )
             raise
 
@@ -281,7 +293,7 @@ class JobRunner:
 def _asked(forget: Forget) -> Asked:
     """Say what the rows of a request have in common."""
     return Asked(
-        kind="classes" if forget.classes is not None else "samples" if forget.samples is not None else "ids",
+        kind=forget.kind,
         classes=forget.classes,
         percent=forget.percent or 100.0 if forget.classes else None,
         salt=secrets.token_hex(32),
@@ -294,13 +306,15 @@ def _told(outcome: PhaseOutcome, **figures: float) -> tuple[dict[str, float], di
     return ({}, dict.fromkeys(figures, reason)) if reason else (figures, {})
 
 
-def _message(forget: Forget, *, seed: int) -> Request:
-    """Return the request as the active party gets it."""
+def _message(forget: Forget, *, seed: int, pending: list[str]) -> Request:
+    """Return the request as the active party gets it; `pending` requests are taken up if it says so."""
     request = Request(seed=seed)
     if forget.classes is not None:
         request.classes.CopyFrom(Classes(classes=forget.classes, percent=forget.percent or 100))
     elif forget.samples is not None:
         request.samples = forget.samples
+    elif forget.pending:
+        request.pending.CopyFrom(Pending(jobs=pending))
     elif isinstance(forget.ids, list):
         request.ids.CopyFrom(Ids(ids=forget.ids))
     else:

@@ -15,6 +15,7 @@ class Account:
     commitment: str
     dropped: int  # rows
     remaining: int
+    requests: dict[str, list[int]] = field(default_factory=dict)  # the rows, by the job that brought the request
     asked: dict[str, Any] | None = None  # active party: what the rows have in common, as the request said
     model: dict[str, str] | None = None  # name and digest of the file that holds the model as it is now
     # From the moment the rows are dropped

@@ -102,13 +102,13 @@ class Active(Role):
             cached = gathered(phase.update.observe.cache, [sent for _, sent in kept])
             self.state.confidence.fill(rows, logits.to(self.state.device), cached)
 
-    async def find_rows(self, request: Request) -> tuple[Tensor, bytes]:
+    async def find_rows(self, request: Request, pending: Sequence[int]) -> tuple[Tensor, bytes]:
         """Find the rows that a request means, draw its secret, and tell every passive party both."""
         state = self.state
         assert state.labels is not None
         labels = state.labels[: len(state.order.train)]
         classes = state.description["classes"]["classes"]
-        rows = resolve(request, state.order, labels, classes, forgotten=self.dropped)
+        rows = resolve(request, state.order, labels, classes, pending=pending)
         secret = request_secret(self.context.settings.keys, job=self.job.job)
         parcel = Parcel(forget=Forget(rows=rows.tolist(), secret=secret))
         for exchange in self.exchanges:

@@ -47,6 +47,8 @@ class Consent:
         _check(self._policy.about_noise(privacy.noise if privacy else 0.0, privacy.clip if privacy else None))
         if self._setup.load:
             self.load(self._setup.load)
+        if self._setup.take_up_pending:
+            self.request()  # before rows that were dropped are offered again
         if self._budget.enter_job(self._setup.job) > self._policy.jobs_per_day:
             raise SettingsError(f"policy.jobs_per_day: is {self._policy.jobs_per_day}, and as many were run today")
 
@@ -71,6 +73,11 @@ class Consent:
             owner = self._budget.owner(model)
             _check(self._policy.about_loading(model, self._setup.submitted_by, owner))
         self._learned = math.inf
+
+    def remember(self, model: str) -> None:
+        """Agree to start from a model that remembers rows which were dropped for good."""
+        if self._policy:
+            _check(self._policy.about_remembering(model))
 
     def restart(self) -> None:
         """Note that parameters are fresh again."""

@@ -6,7 +6,7 @@ not come back in another file, or in the same file under another name.
 
 import hmac
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -73,6 +73,10 @@ class DropList:
         """Return the requests that are not among those that a model has honoured."""
         known = set(honoured)
         return [request for request in self.requests if request.job not in known]
+
+    def without(self, requests: Collection[DroppedRequest]) -> "DropList":
+        """Return the list as it would be without some requests."""
+        return replace(self, requests=tuple(one for one in self.requests if one not in requests))
 
     @cached_property
     def _marks(self) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """Where a model comes from: the model it was made of, and the requests to forget that it has honoured."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -31,22 +31,23 @@ class Lineage:
         return cls(tuple(content.get("honoured", ())), content.get("parent", ""))
 
 
-def check_lineage(lineage: Lineage, dropped: DropList, *, model: str, this_job: str) -> None:
+def check_lineage(lineage: Lineage, dropped: DropList, *, model: str, honouring: Collection[str]) -> None:
     """Refuse a model that remembers rows on a party's list, or whose requests are missing from the list.
 
     Args:
         lineage: The model's.
         dropped: The party's list.
         model: The name that errors call the model by.
-        this_job: The job under way: its own request is about to be honoured.
+        honouring: Requests that the job under way is about to honour, each by the job that brought it.
     """
-    if remembered := dropped.lacking([*lineage.honoured, this_job]):
+    if remembered := dropped.lacking([*lineage.honoured, *honouring]):
         raise SettingsError(
             f"train.from: the saved model {model!r} still remembers rows that were dropped for good "
-            f"({_some(remembered)}): take a model that has honoured these requests, or train anew; for an experiment, "
-            "`allow_remembering: true` in the train section takes it all the same"
+            f"({_some(remembered)}): take a model that has honoured these requests, have it honour them with `forget: "
+            "{pending: true}`, or train anew; for an experiment, `allow_remembering: true` in the train section takes "
+            "it all the same"
         )
-    if unknown := set(lineage.honoured) - {*dropped.jobs, this_job}:
+    if unknown := set(lineage.honoured) - {*dropped.jobs, *honouring}:
         raise SettingsError(
             f"train.from: the saved model {model!r} has honoured requests that this party's list of dropped rows lacks "
             f"(jobs {', '.join(sorted(unknown)[:SHOWN])}), so that the list is not whole: bring back dropped.json and "

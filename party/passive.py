@@ -1,13 +1,14 @@
 """The passive role: send embeddings, get gradients, never see a label. It dials out and listens nowhere."""
 
 from collections import deque
+from collections.abc import Sequence
 
 import grpc
 import torch
 from torch import Tensor
 
 from fedora_vfl.certificates.attestation import SECRET_BYTES
-from fedora_vfl.errors import PartyError
+from fedora_vfl.errors import PartyError, SettingsError
 from fedora_vfl.wire import tensors
 from fedora_vfl.wire.channels import Secured, check_right_service, dial, path, reach
 from fedora_vfl.wire.link import READ_AHEAD, Link
@@ -80,7 +81,7 @@ class Passive(Role):
         while unanswered:
             await absorb()
 
-    async def find_rows(self, request: Request) -> tuple[Tensor, bytes]:
+    async def find_rows(self, request: Request, pending: Sequence[int]) -> tuple[Tensor, bytes]:
         """Learn from the active party which rows a request means, and its secret."""
         (exchange,) = self.exchanges
         parcel = await expect(
@@ -93,6 +94,11 @@ class Passive(Role):
         if len(parcel.forget.secret) != SECRET_BYTES:
             name = self.context.settings.name
             raise PartyError(exchange.link.peer, f"named rows to {name} without a secret of {SECRET_BYTES} bytes")
+        if request.HasField("pending") and rows.tolist() != list(pending):
+            said = (
+                "has other rows of the pending requests than the active party: readmit a row at every party, or at none"
+            )
+            raise SettingsError(f"forget.pending: the list of {self.context.settings.name} {said}")
         return rows, parcel.forget.secret
 
     async def close(self) -> None:

@@ -20,6 +20,7 @@ class Policy(Settings):
     submit: list[str] | None = None  # operators whose jobs are run, by their certificates' names; null: any operator
     forget: list[str] | None = None  # operators who may have rows forgotten; null: whoever may submit
     load: Literal["own", "any", "none"] = "own"  # saved models that a job may start from: its operator's own, any, none
+    remembering: bool = False  # whether a job may start from a model that remembers rows dropped for good
     linear_bottom: bool = False  # whether a bottom model may be linear
     least_depth: PositiveInt = 2  # layers with weights that a bottom model has at least
     embedding_share: PositiveFloat = 1.0  # widest embedding, as a share of this party's encoded columns
@@ -51,6 +52,12 @@ class Policy(Settings):
             return f"policy.load: is none, so that no job starts from a saved model such as {model!r}"
         saved = "nobody knows whose job" if owner is None else f"a job of {owner or 'somebody without a certificate'}"
         return f"policy.load: is own, and the model {model!r} was saved by {saved}"
+
+    def about_remembering(self, model: str) -> str | None:
+        """Judge a job that starts from a model which remembers rows that were dropped for good."""
+        if self.remembering:
+            return None
+        return f"policy.remembering: is false, and the model {model!r} still remembers rows that were dropped for good"
 
     def about_noise(self, noise: float, clip: float | None) -> str | None:
         """Judge the noise that the party file asks for."""

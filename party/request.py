@@ -1,7 +1,7 @@
 """Requests to forget: which training rows are meant. Only the active party knows labels, so it finds out."""
 
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -17,7 +17,7 @@ SHOWN = 5  # so many names are spelt out in an error
 
 
 def resolve(
-    request: Request, order: Order, labels: Tensor, classes: Sequence[str], *, forgotten: Container[str] = ()
+    request: Request, order: Order, labels: Tensor, classes: Sequence[str], *, pending: Sequence[int] = ()
 ) -> Tensor:
     """Return the places of the requested rows among the training rows, ascending.
 
@@ -26,15 +26,17 @@ def resolve(
         order: The rows that all parties have in common.
         labels: Those of the training rows.
         classes: The labels' names.
-        forgotten: Ids that were forgotten in earlier jobs.
+        pending: The rows of requests that are taken up, ascending.
     """
     match request.WhichOneof("which"):
         case "ids":
-            rows = _by_id(list(request.ids.ids), order, forgotten)
+            rows = _by_id(list(request.ids.ids), order)
         case "classes":
             rows = _by_class(request, labels, classes)
         case "samples":
             rows = _draw(torch.arange(len(order.train)), request.samples, derive(request.seed, "request"))
+        case "pending":
+            rows = torch.tensor(pending, dtype=torch.int64)
         case _:
             raise PartyError("coordinator", "sent a request that names no rows")
     if not len(rows):
@@ -53,7 +55,7 @@ def check_rows(rows: Sequence[int], training: int, *, sender: str) -> Tensor:
     return torch.tensor(rows, dtype=torch.int64)
 
 
-def _by_id(ids: list[str], order: Order, forgotten: Container[str]) -> Tensor:
+def _by_id(ids: list[str], order: Order) -> Tensor:
     twice = [one for one, count in Counter(ids).items() if count > 1]
     if twice:
         raise SettingsError(f"forget.ids: {_some(twice)} {_verb(twice, 'is', 'are')} named twice")
@@ -64,9 +66,7 @@ def _by_id(ids: list[str], order: Order, forgotten: Container[str]) -> Tensor:
         held = [one for one in others if one in untrained]
         if held:
             raise SettingsError(f"forget.ids: {_some(held)} {_verb(held, 'was', 'were')} never trained on")
-        gone = [one for one in others if one in forgotten]
-        if gone:
-            raise SettingsError(f"forget.ids: {_some(gone)} {_verb(gone, 'was', 'were')} forgotten in an earlier job")
+        # The same sentence for rows that were forgotten: it must not tell who was in a class that was.
         raise SettingsError(f"forget.ids: {_some(others)} {_verb(others, 'is', 'are')} not among the rows in common")
     return torch.tensor(sorted(places[one] for one in ids), dtype=torch.int64)
 

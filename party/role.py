@@ -3,7 +3,7 @@
 import logging
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -20,12 +20,13 @@ from party.alignment import ALIGNMENTS, Alignment
 from party.consent import Consent
 from party.context import PartyContext
 from party.device import device_for
-from party.dropped import drop_for_good, nothing_dropped, read_list
+from party.dropped import DroppedRequest, drop_for_good, nothing_dropped, read_list
 from party.exchange import TensorExchange
 from party.lineage import Lineage, check_lineage
+from party.pending import pending_rows
 from party.privacy import Noise
 from party.scrutiny import asked_of, check_asked, check_files, check_joint, read_joint
-from party.state import PartyState, assemble, reload
+from party.state import PartyState, assemble, model_lineage, reload
 from party.updates import PhaseEnd, Rule, rule_for
 from protos.fedora.v1.control_pb2 import (
     Accepted,
@@ -58,6 +59,7 @@ class Role(ABC):
         self._state: PartyState | None = None
         self._noise: Noise | None = None
         self.dropped = nothing_dropped()
+        self._pending: list[DroppedRequest] = []  # which the job takes up, as this party's list has them
         self.ids: list[str] = []  # of this party's rows, without those that were dropped in earlier jobs
 
     @abstractmethod
@@ -77,8 +79,13 @@ class Role(ABC):
         """
 
     @abstractmethod
-    async def find_rows(self, request: Request) -> tuple[Tensor, bytes]:
-        """Return the rows that a request means and its secret, the same at all parties."""
+    async def find_rows(self, request: Request, pending: Sequence[int]) -> tuple[Tensor, bytes]:
+        """Return the rows that a request means and its secret, the same at all parties.
+
+        Args:
+            request: Whom to forget; a passive party is told only that somebody is.
+            pending: The rows of requests that are taken up, as this party's list has them, ascending.
+        """
 
     @abstractmethod
     async def close(self) -> None:
@@ -126,21 +133,28 @@ class Role(ABC):
             training=state.description.get("training", "") if self.job.load else "",
             forgotten_rows=len(self.context.records.ids) - len(self.ids),
             repeatable_start=self.context.settings.seed is not None,
+            pending=[one.job for one in self._pending],
         )
 
     def _leave_out_dropped(self) -> None:
-        """Take the rows that were dropped in earlier jobs out of all that this job gets to see."""
+        """Take rows that were dropped in earlier jobs out of all that this job sees, but for those it takes up."""
         settings, ids = self.context.settings, self.context.records.ids
         self.dropped = read_list(settings.keys) if settings.drops == "for-good" else nothing_dropped()
-        self.ids = [one for one in ids if one not in self.dropped]
-        if left_out := len(ids) - len(self.ids):
-            log.info("%d rows were dropped in earlier jobs, and are left out", left_out)
+        if self.job.take_up_pending:
+            self._pending = self.dropped.lacking(model_lineage(settings.model_path(self.job.load)).honoured)
+        left_out = self.dropped.without(self._pending)
+        self.ids = [one for one in ids if one not in left_out]
+        if len(self.ids) < len(ids):
+            log.info("%d rows were dropped in earlier jobs, and are left out", len(ids) - len(self.ids))
 
     def _check_order(self, order: Order) -> None:
         """Refuse rows that this party did not offer, whatever the way in which common rows are found."""
         if not {*order.train, *order.validation, *order.test, *order.probe} <= set(self.ids):
             active = self.context.federation.active.name
             raise PartyError(active, "sent an order with rows that this party did not offer")
+        if self._pending and any(one in self.dropped for one in (*order.validation, *order.test, *order.probe)):
+            said = "rows of pending requests are no longer among the training rows: bring the earlier split back"
+            raise SettingsError(f"forget.pending: {said}, or train anew")
 
     def _made(self, order: Order) -> PartyState:
         """Return the state that a job begins with: from a saved model, or with fresh parameters."""
@@ -166,9 +180,15 @@ class Role(ABC):
         return state
 
     def _check_lineage(self, state: PartyState, name: str) -> None:
-        """Refuse a model that remembers what this party has had forgotten since, unless the job says that it may."""
-        if self.context.settings.drops == "for-good" and not self.job.allow_remembering:
-            check_lineage(state.lineage, self.dropped, model=name, this_job=self.job.job)
+        """Refuse a model that remembers what was forgotten since, unless the job says, and the policy, that it may."""
+        if self.context.settings.drops != "for-good":
+            return
+        requests = state.account.requests if state.account else [one.job for one in self._pending]
+        honouring = [self.job.job, *requests]
+        if not self.job.allow_remembering:
+            check_lineage(state.lineage, self.dropped, model=name, honouring=honouring)
+        elif self.dropped.lacking([*state.lineage.honoured, *honouring]):
+            self.consent.remember(name)
 
     def _start(self, seed: int) -> int:
         """Return what fresh parameters are drawn from: the job's seed and, if there is one, that of the party file."""
@@ -227,13 +247,30 @@ class Role(ABC):
         """Find the rows to forget, but go on as before until they are dropped."""
         state, settings = self.state, self.context.settings
         self.consent.request()
-        rows, secret = await self.find_rows(request)
+        taken_up = self._take_up(request)
+        pending = sorted({row for rows in taken_up.values() for row in rows})
+        rows, secret = await self.find_rows(request, pending)
         ids = [state.order.train[row] for row in rows.tolist()]
         commitment = commit(settings.keys, job=self.job.job, party=settings.name, ids=ids, secret=secret)
         state.sets = state.sets.forgetting(rows)
         remaining = len(state.sets.rows[Samples.REMAINING])
-        state.account = Account(commitment, dropped=len(rows), remaining=remaining, asked=asked_of(request))
+        state.account = Account(
+            commitment,
+            dropped=len(rows),
+            remaining=remaining,
+            requests=taken_up or {self.job.job: rows.tolist()},
+            asked=asked_of(request),
+        )
         return Accepted(rows=len(rows), remaining=remaining, commitment=commitment)
+
+    def _take_up(self, request: Request) -> dict[str, list[int]]:
+        """Return the rows of the pending requests that this job takes up, by job: all that this party offered again."""
+        if request.HasField("pending") != self.job.take_up_pending:
+            raise PartyError("coordinator", "sent another kind of request than it said when it set the job up")
+        jobs = list(request.pending.jobs)
+        if left_out := {one.job for one in self._pending}.difference(jobs):
+            raise PartyError("coordinator", f"left out the pending request of job {min(left_out)}")
+        return pending_rows(jobs, self.dropped, keys=self.context.settings.keys, training=self.state.order.train)
 
     def drop(self) -> Dropped:
         """Take the rows to forget out of the training rows for good; the model as it is now is Θ_init."""
@@ -242,8 +279,9 @@ class Role(ABC):
             raise PartyError("coordinator", "asked to drop rows before a request named any")
         state.account.begin(now())
         if settings.drops == "for-good":
-            ids = [state.order.train[row] for row in state.sets.rows[Samples.FORGET].tolist()]
-            self.dropped = drop_for_good(settings.keys, job=self.job.job, ids=ids)
+            for job, rows in state.account.requests.items():
+                ids = [state.order.train[row] for row in rows]
+                self.dropped = drop_for_good(settings.keys, job=job, ids=ids)
         state.sets = state.sets.dropping()
         state.begin()
         return Dropped(rows=state.account.dropped, remaining=state.account.remaining)
@@ -269,7 +307,8 @@ class Role(ABC):
         state, path = self.state, self.context.settings.model_path(save.name)
         self.consent.save()
         if state.account and state.memory.initial and state.change_squared(state.memory.initial):
-            state.lineage = state.lineage.honouring(self.job.job)
+            for job in state.account.requests:
+                state.lineage = state.lineage.honouring(job)
         try:
             digest = state.save_model(path, save.identity, save.training, overwrite=save.overwrite)
         except FileExistsError:
@@ -335,6 +374,8 @@ class Role(ABC):
         if phase.forward_only == rule.needs_gradients:
             reason = f"and the update rule of phase {phase.name} disagree on whether gradients are sent back"
             raise PartyError("coordinator", f"{reason}: install the same release everywhere")
+        if self.job.take_up_pending and not rule.parameters_frozen and not (state.account and state.account.began):
+            raise PartyError("coordinator", "asked to learn before the rows of pending requests were dropped")
         state.networks.train(phase.train_mode)
         before = [] if rule.parameters_frozen else state.snapshot()
         report = Report(phase=phase.number, rows=sum(len(rows) for rows in drawn), steps=len(drawn))

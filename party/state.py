@@ -295,6 +295,11 @@ def _read_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return read_tensors(path, format=MODEL_FORMAT, what="a saved model")
 
 
+def model_lineage(path: Path) -> Lineage:
+    """Return where a saved model comes from."""
+    return Lineage.from_json(_read_model(path)[1].get("lineage", {}))
+
+
 def _load(networks: nn.ModuleDict, path: Path) -> dict[str, Any]:
     """Put a saved model's parameters into networks; return its description."""
     values, description = _read_model(path)

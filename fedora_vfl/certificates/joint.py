@@ -12,6 +12,9 @@ from fedora_vfl.signing import canonical
 # Clocks of several organisations differ; by more than this, one of them is wrong.
 CLOCKS_DIFFER = timedelta(hours=1)
 
+# How a request names its rows; those of pending requests were named by earlier jobs.
+Kind = Literal["ids", "classes", "samples", "pending"]
+
 
 class Parties(Record):
     """Who takes part."""
@@ -26,7 +29,7 @@ class Asked(Record):
     A passive party signs a digest of it: the names of classes would tell it the labels of the rows it drops.
     """
 
-    kind: Literal["ids", "classes", "samples"]
+    kind: Kind
     classes: list[str] | None
     percent: Annotated[float, Field(gt=0, le=100)] | None
     salt: Digest  # 32 random bytes, without which a guess at the rest cannot be tested

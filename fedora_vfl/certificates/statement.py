@@ -46,6 +46,12 @@ def _kept_request(keys: Path, job: str) -> Path:
     return keys / "requests" / f"{job}.json"
 
 
+def committed_ids(keys: Path, *, job: str) -> list[str]:
+    """Return the ids that this party has committed to in a job; none if it keeps no such request."""
+    path = _kept_request(keys, job)
+    return open_request(path).ids if path.exists() else []
+
+
 def open_request(path: Path) -> Opening:
     """Read a request that a party kept. Whether it opens a commitment is for the reader to find out."""
     try:

@@ -2,11 +2,15 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedora_vfl.errors import FedoraError, SettingsError
+
+if TYPE_CHECKING:
+    from party.dropped import DropList
+    from party.settings import PartySettings
 
 
 def dropped(
@@ -19,6 +23,7 @@ def dropped(
 ) -> None:
     """Show which requests a party has dropped rows for, for good: jobs, times, numbers of rows; the list has no ids.
 
+    A request is pending as long as the newest model in the party's folder of models has not honoured it.
     Every later job leaves these rows out, whatever file they are in. It is run where the party is, by its operator; no
     job can change the list. A row that is readmitted takes part again from the next job on, once all parties have
     readmitted it; models that predate the request stay refused, as it may have named others too.
@@ -42,18 +47,30 @@ def dropped(
         elif check is not None:
             print(f"{check} is {'' if check in read_list(settings.keys) else 'not '}on the list")
         else:
-            for line in _lines(settings.keys):
+            for line in _lines(settings):
                 print(line)
     except FedoraError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
 
 
-def _lines(keys: Path) -> list[str]:
+def _lines(settings: "PartySettings") -> list[str]:
     """Return the list in words."""
     from party.dropped import read_list
 
-    known = read_list(keys)
-    lines = [f"{one.time}  job {one.job}  {one.rows} rows" for one in known.requests]
+    known = read_list(settings.keys)
+    pending = _pending(settings.models, known)
+    lines = [f"{one.time}  job {one.job}  {one.rows} rows{pending.get(one.job, '')}" for one in known.requests]
     lines += [f"{one.time}  job {one.job}  1 row readmitted: {one.reason}" for one in known.readmitted]
     return sorted(lines) or ["nothing has been dropped"]
+
+
+def _pending(models: Path, known: "DropList") -> dict[str, str]:
+    """Return what there is to say of requests that the newest saved model has not honoured, by job."""
+    from party.state import model_lineage
+
+    newest = max(models.glob("*.safetensors"), key=lambda path: path.stat().st_mtime_ns, default=None)
+    if newest is None:
+        return {}
+    said = f", pending: the newest saved model, {newest.stem}, has not honoured it"
+    return {one.job: said for one in known.lacking(model_lineage(newest).honoured)}

@@ -73,9 +73,22 @@ def _refused(job: "Job", settings: "PartySettings", active: bool, operator: str)
         known = (settings.keys / BUDGET_FILE).exists()
         owner = Budget(settings.keys, load_or_make_secret(settings.keys)).owner(job.train.load) if known else None
         found.append(policy.about_loading(job.train.load, operator, owner))
+        if job.train.allow_remembering and _remembers(settings, job.train.load):
+            found.append(policy.about_remembering(job.train.load))
     elif records.features is not None and not active:
         found += _about_bottom(job, settings, policy)
     return [sentence for sentence in found if sentence]
+
+
+def _remembers(settings: "PartySettings", model: str) -> bool:
+    """Tell whether a saved model remembers rows that this party has dropped for good."""
+    from party.dropped import read_list
+    from party.state import model_lineage
+
+    path = settings.model_path(model)
+    if settings.drops != "for-good" or not path.exists():
+        return False
+    return bool(read_list(settings.keys).lacking(model_lineage(path).honoured))
 
 
 def _phases(job: "Job") -> int:

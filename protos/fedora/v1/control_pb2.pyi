@@ -88,7 +88,7 @@ class Welcome(_message.Message):
     def __init__(self, version: _Optional[str] = ...) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("job", "seed", "passive", "model", "encoding", "load", "alignment", "allow_remembering", "submitted_by", "saves")
+    __slots__ = ("job", "seed", "passive", "model", "encoding", "load", "alignment", "allow_remembering", "submitted_by", "take_up_pending", "saves")
     JOB_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     PASSIVE_FIELD_NUMBER: _ClassVar[int]
@@ -98,6 +98,7 @@ class Setup(_message.Message):
     ALIGNMENT_FIELD_NUMBER: _ClassVar[int]
     ALLOW_REMEMBERING_FIELD_NUMBER: _ClassVar[int]
     SUBMITTED_BY_FIELD_NUMBER: _ClassVar[int]
+    TAKE_UP_PENDING_FIELD_NUMBER: _ClassVar[int]
     SAVES_FIELD_NUMBER: _ClassVar[int]
     job: str
     seed: int
@@ -108,11 +109,12 @@ class Setup(_message.Message):
     alignment: str
     allow_remembering: bool
     submitted_by: str
+    take_up_pending: bool
     saves: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., encoding: _Optional[str] = ..., load: _Optional[str] = ..., alignment: _Optional[str] = ..., allow_remembering: _Optional[bool] = ..., submitted_by: _Optional[str] = ..., saves: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., encoding: _Optional[str] = ..., load: _Optional[str] = ..., alignment: _Optional[str] = ..., allow_remembering: _Optional[bool] = ..., submitted_by: _Optional[str] = ..., take_up_pending: _Optional[bool] = ..., saves: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Ready(_message.Message):
-    __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training", "forgotten_rows", "repeatable_start")
+    __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training", "forgotten_rows", "repeatable_start", "pending")
     OWN_ROWS_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     EMBEDDING_FIELD_NUMBER: _ClassVar[int]
@@ -126,6 +128,7 @@ class Ready(_message.Message):
     TRAINING_FIELD_NUMBER: _ClassVar[int]
     FORGOTTEN_ROWS_FIELD_NUMBER: _ClassVar[int]
     REPEATABLE_START_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
     own_rows: int
     parameters: int
     embedding: int
@@ -139,25 +142,34 @@ class Ready(_message.Message):
     training: str
     forgotten_rows: int
     repeatable_start: bool
-    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ..., probe: _Optional[int] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ..., forgotten_rows: _Optional[int] = ..., repeatable_start: _Optional[bool] = ...) -> None: ...
+    pending: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ..., probe: _Optional[int] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ..., forgotten_rows: _Optional[int] = ..., repeatable_start: _Optional[bool] = ..., pending: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("ids", "classes", "samples", "seed")
+    __slots__ = ("ids", "classes", "samples", "pending", "seed")
     IDS_FIELD_NUMBER: _ClassVar[int]
     CLASSES_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     ids: Ids
     classes: Classes
     samples: int
+    pending: Pending
     seed: int
-    def __init__(self, ids: _Optional[_Union[Ids, _Mapping]] = ..., classes: _Optional[_Union[Classes, _Mapping]] = ..., samples: _Optional[int] = ..., seed: _Optional[int] = ...) -> None: ...
+    def __init__(self, ids: _Optional[_Union[Ids, _Mapping]] = ..., classes: _Optional[_Union[Classes, _Mapping]] = ..., samples: _Optional[int] = ..., pending: _Optional[_Union[Pending, _Mapping]] = ..., seed: _Optional[int] = ...) -> None: ...
 
 class Ids(_message.Message):
     __slots__ = ("ids",)
     IDS_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Pending(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, jobs: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Classes(_message.Message):
     __slots__ = ("classes", "percent")
