@@ -43,8 +43,8 @@ def mutated(service: str, seed: int, *, pieces: tuple[bytes, ...] = ()) -> Itera
     while True:
         data = draw.choice(whole)
         for _ in range(draw.randint(1, 4)):
-            data = _changed(data, draw, whole, pieces)
-        yield data[:LARGEST]
+            data = _changed(data, draw, whole, pieces)[:LARGEST]
+        yield data
 
 
 def _changed(data: bytes, draw: Random, whole: list[bytes], pieces: tuple[bytes, ...]) -> bytes:
@@ -62,7 +62,8 @@ def _changed(data: bytes, draw: Random, whole: list[bytes], pieces: tuple[bytes,
         case 4:  # another message behind it: protobuf merges the two
             return data + draw.choice(whole)
         case 5:  # very many of something small
-            return data[:at] + draw.choice(pieces) * draw.choice((100, 10_000, 200_000)) + data[at:]
+            piece, times = draw.choice(pieces), draw.choice((100, 10_000, 200_000))
+            return data[:at] + piece * min(times, LARGEST // len(piece)) + data[at:]
         case 6:  # a number, if there is one, in the place of which something else stands
             numbers = list(NUMBER.finditer(data))
             place = draw.choice(numbers).span() if numbers else (at, to)
