@@ -1,9 +1,10 @@
 """What messages that nobody should send cannot do: end a member, keep it from answering, or fill its memory.
 
-`python -m tests.fuzzing --target certificates --seconds 600` and `--service exchange --seconds 600` does the same for longer.
+`python -m tests.fuzzing` does the same for longer.
 """
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -45,17 +46,16 @@ def test_a_reader_fails_only_as_documented_whatever_it_reads(target: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("name", "value"),
     [
-        (b'"time": "20', b'"time": "00'),
-        (b'"began": "20', b'"began": "00'),
-        (b'"norm": 0', b'"norm": 1e+200, "x": 0'),
-        (b'"parameters": ', b'"parameters": 1' + b"0" * 400),
-        (b'"dropped": ', b'"dropped": 1' + b"0" * 400),
+        ("began", b'"0001-01-01T00:00:00Z"'),
+        ("ended", b'"9999-12-31T23:59:59Z"'),
+        ("norm", b"1e+200"),
+        ("parameters", b"1" + b"0" * 400),
     ],
-    ids=["time", "began", "norm", "parameters", "rows"],
 )
-def test_a_certificate_of_impossible_numbers_is_refused_in_words(old: bytes, new: bytes) -> None:
+def test_a_certificate_of_impossible_numbers_is_refused_in_words(name: str, value: bytes) -> None:
     whole = (CORPUS / "certificates" / "parameterwise.bin").read_bytes()
-    assert old in whole
-    attempt("certificates", whole.replace(old, new))
+    changed, places = re.subn(rb'"%s": [^,\n]+' % name.encode(), b'"%s": %s' % (name.encode(), value), whole)
+    assert places
+    attempt("certificates", changed)

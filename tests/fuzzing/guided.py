@@ -1,5 +1,6 @@
 """Fuzzing that follows coverage, with atheris (the extra `fuzz`): it keeps inputs that reach new lines and goes on from
-them."""
+them.
+"""
 
 import gc
 from pathlib import Path

@@ -79,7 +79,7 @@ TEXTS = (
 )
 
 
-class BrokenPromise(AssertionError):
+class BrokenPromiseError(AssertionError):
     """A reader failed in a way that it does not document, took too long, or too much memory."""
 
 
@@ -206,14 +206,14 @@ def attempt(name: str, data: bytes) -> bool:
         return True
     except target.raises as error:
         if isinstance(error, FedoraError) and not str(error):
-            raise BrokenPromise(f"{name} refused an input without a word") from error
+            raise BrokenPromiseError(f"{name} refused an input without a word") from error
         return False
     except Exception as error:
-        raise BrokenPromise(f"{name} raised {type(error).__name__}: {error}") from error
+        raise BrokenPromiseError(f"{name} raised {type(error).__name__}: {error}") from error
     finally:
         # Time of this process alone, so that a busy machine breaks no promise.
         if (took := time.process_time() - began) > STALL_SECONDS:
-            raise BrokenPromise(f"{name} took {took:.1f} s for {len(data)} bytes")
+            raise BrokenPromiseError(f"{name} took {took:.1f} s for {len(data)} bytes")
 
 
 def try_mutations(name: str, *, seed: int, count: int | None = None, seconds: float = math.inf) -> int:
@@ -226,7 +226,7 @@ def try_mutations(name: str, *, seed: int, count: int | None = None, seconds: fl
         if read == count or time.monotonic() > ends:
             break
     if (growth := _most_memory() - before) > GROWTH_BYTES:
-        raise BrokenPromise(f"{name} took {growth} bytes of memory")
+        raise BrokenPromiseError(f"{name} took {growth} bytes of memory")
     return read
 
 
