@@ -1,16 +1,18 @@
 """What messages that nobody should send cannot do: end a member, keep it from answering, or fill its memory.
 
-`python -m tests.fuzzing --service exchange --seconds 600` does the same for longer.
+`python -m tests.fuzzing` does the same for longer.
 """
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.fuzzing.laying_out import laid_out
-from tests.fuzzing.mutation import mutated
+from tests.fuzzing.mutation import CORPUS, mutated
 from tests.fuzzing.services import GROWTH_BYTES, SERVICES, STALL_SECONDS, fuzz, fuzz_party
+from tests.fuzzing.targets import TARGETS, attempt, try_mutations
 
 SECONDS = 3.0
 
@@ -36,3 +38,24 @@ def test_a_party_fails_only_as_foreseen_whatever_its_coordinator_sends(
 def test_the_same_seed_makes_the_same_messages() -> None:
     first, second = mutated("exchange", 3), mutated("exchange", 3)
     assert [next(first) for _ in range(50)] == [next(second) for _ in range(50)]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_reader_fails_only_as_documented_whatever_it_reads(target: str) -> None:
+    assert try_mutations(target, seed=1, count=100) == 100
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("began", b'"0001-01-01T00:00:00Z"'),
+        ("ended", b'"9999-12-31T23:59:59Z"'),
+        ("norm", b"1e+200"),
+        ("parameters", b"1" + b"0" * 400),
+    ],
+)
+def test_a_certificate_of_impossible_numbers_is_refused_in_words(name: str, value: bytes) -> None:
+    whole = (CORPUS / "certificates" / "parameterwise.bin").read_bytes()
+    changed, places = re.subn(rb'"%s": [^,\n]+' % name.encode(), b'"%s": %s' % (name.encode(), value), whole)
+    assert places
+    attempt("certificates", changed)

@@ -32,6 +32,9 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 JobId = Annotated[str, Field(pattern=f"^{JOB_ID}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"), AfterValidator(_moment)]
+# Arithmetic with these stays finite, whatever a document says.
+Norm = Annotated[float, Field(ge=0, le=1e150)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
 Figures = dict[str, float | None]
 
 SECRET_BYTES = 32  # of a request, shared by its parties
@@ -57,10 +60,10 @@ class ParameterwiseDual(Record):
     """A summary of dual variables of the parameterwise form."""
 
     form: Literal["parameterwise"]
-    norm: NonNegativeFloat  # ‖Ω_i‖
+    norm: Norm  # ‖Ω_i‖
     largest: NonNegativeFloat
     positive_share: Annotated[float, Field(ge=0, le=1)]  # of the parameters, those with Ω > 0
-    parameters: NonNegativeInt
+    parameters: Count
 
 
 Dual = Annotated[ScalarDual | ParameterwiseDual, Field(discriminator="form")]
@@ -71,7 +74,7 @@ class Uncertainty(Record):
 
     loss: float  # L_u
     weight: NonNegativeFloat  # ω
-    classes: PositiveInt  # C
+    classes: Annotated[Count, Field(ge=1)]  # C
     reduction: Literal["mean", "sum"] = "mean"
     gamma: float | None = None  # γ; none for a method without the constraint
 
@@ -93,8 +96,8 @@ class Models(Record):
 class Rows(Record):
     """A party's training rows."""
 
-    dropped: NonNegativeInt
-    remaining: NonNegativeInt
+    dropped: Count
+    remaining: Count
 
 
 class Residual(Record):

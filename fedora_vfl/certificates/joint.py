@@ -88,4 +88,5 @@ def digest(record: Record) -> str:
 def fits_clocks(time: str, began: str, ended: str) -> bool:
     """Tell whether a time lies between two others, as far as clocks agree."""
     moment, first, last = (datetime.fromisoformat(one) for one in (time, began, ended))
-    return first <= last and first - CLOCKS_DIFFER <= moment <= last + CLOCKS_DIFFER
+    # Differences, as there is no time before the year 1 or after 9999.
+    return first <= last and first - moment <= CLOCKS_DIFFER and moment - last <= CLOCKS_DIFFER

@@ -1,31 +1,59 @@
-"""Fuzz one service for a while: python -m tests.fuzzing --service exchange --seconds 600 [--tls] [--seed N]"""
+"""Fuzz one reader or one service for a while.
+
+python -m tests.fuzzing --target certificates --seconds 600 [--seed N] [--found FOLDER]
+python -m tests.fuzzing --service exchange --seconds 600 [--tls] [--seed N]
+"""
 
 import argparse
 import asyncio
+import importlib.util
 import tempfile
 from pathlib import Path
 
 from tests.fuzzing.laying_out import laid_out
 from tests.fuzzing.services import SERVICES, fuzz, fuzz_party
+from tests.fuzzing.targets import TARGETS, try_mutations
 
 
 def main() -> None:
     """Read the options, fuzz, and say what came of it."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzzing", description=__doc__)
-    parser.add_argument("--service", choices=[*SERVICES, "party"], required=True)
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzzing", description=__doc__, formatter_class=form)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--target", choices=TARGETS, help="a reader, without processes; by coverage if there is atheris")
+    what.add_argument("--service", choices=[*SERVICES, "party"], help="a member that runs")
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tls", action="store_true", help="show a member's certificate (not with party)")
+    parser.add_argument("--found", type=Path, default=Path("fuzzing"), help="folder for inputs that atheris keeps")
     asked = parser.parse_args()
+    if asked.target:
+        fuzz_target(asked.target, seconds=asked.seconds, seed=asked.seed, found=asked.found / asked.target)
+    else:
+        fuzz_service(asked.service, seconds=asked.seconds, seed=asked.seed, tls=asked.tls)
+
+
+def fuzz_target(name: str, *, seconds: float, seed: int, found: Path) -> None:
+    """Fuzz a reader, by coverage where that is possible."""
+    if importlib.util.find_spec("atheris"):
+        from tests.fuzzing.guided import fuzz_guided
+
+        fuzz_guided(name, seconds=seconds, seed=seed, found=found)
+    else:
+        count = try_mutations(name, seed=seed, seconds=seconds)
+        print(f"{count} inputs to {name}, which kept its promises (without coverage: atheris is not installed)")
+
+
+def fuzz_service(name: str, *, seconds: float, seed: int, tls: bool) -> None:
+    """Fuzz a member that runs."""
     with tempfile.TemporaryDirectory() as folder:
-        federation = laid_out(Path(folder), seconds=asked.seconds, tls=asked.tls)
+        federation = laid_out(Path(folder), seconds=seconds, tls=tls)
         out = Path(folder) / "run"
-        if asked.service == "party":
-            count = asyncio.run(fuzz_party(out, "passive-1", seconds=asked.seconds, seed=asked.seed))
+        if name == "party":
+            count = asyncio.run(fuzz_party(out, "passive-1", seconds=seconds, seed=seed))
             print(f"{count} messages to a party, which failed only as foreseen")
             return
-        work = fuzz(asked.service, out, federation, seconds=asked.seconds, seed=asked.seed, tls=asked.tls)
-        print(asyncio.run(work))
+        print(asyncio.run(fuzz(name, out, federation, seconds=seconds, seed=seed, tls=tls)))
 
 
 if __name__ == "__main__":

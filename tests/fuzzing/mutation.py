@@ -1,5 +1,6 @@
 """Messages made wrong: bytes changed, fields repeated, lengths that lie. The same seed makes the same messages."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -24,31 +25,36 @@ PIECES = (
     (0x7FF0000000000000).to_bytes(8, "little"),
 )
 
+NUMBER = re.compile(rb"-?[0-9][0-9.e+-]*")
+
 
 def corpus(service: str) -> list[bytes]:
     """Return the messages of a service that others are made from."""
     return [file.read_bytes() for file in sorted((CORPUS / service).glob("*.bin"))]
 
 
-def mutated(service: str, seed: int) -> Iterator[bytes]:
-    """Yield messages without end: those of the corpus as they are, then changed ones."""
-    draw, whole = Random(seed), corpus(service)
+def mutated(service: str, seed: int, *, pieces: tuple[bytes, ...] = ()) -> Iterator[bytes]:
+    """Yield messages without end: those of the corpus as they are, then changed ones.
+
+    `pieces` are put in besides those that every reader of messages may stumble over.
+    """
+    draw, whole, pieces = Random(seed), corpus(service), PIECES + pieces
     yield from whole
     while True:
         data = draw.choice(whole)
         for _ in range(draw.randint(1, 4)):
-            data = _changed(data, draw, whole)
-        yield data[:LARGEST]
+            data = _changed(data, draw, whole, pieces)[:LARGEST]
+        yield data
 
 
-def _changed(data: bytes, draw: Random, whole: list[bytes]) -> bytes:
+def _changed(data: bytes, draw: Random, whole: list[bytes], pieces: tuple[bytes, ...]) -> bytes:
     """Make one change."""
     at, to = sorted(draw.randint(0, len(data)) for _ in range(2))
-    match draw.randrange(7):
+    match draw.randrange(8):
         case 0:  # a byte
             return data[:at] + draw.randbytes(1) + data[at + 1 :]
         case 1:  # a piece that readers stumble over
-            return data[:at] + draw.choice(PIECES) + data[at:]
+            return data[:at] + draw.choice(pieces) + data[at:]
         case 2:  # cut
             return data[:at] + data[to:]
         case 3:  # repeated
@@ -56,6 +62,11 @@ def _changed(data: bytes, draw: Random, whole: list[bytes]) -> bytes:
         case 4:  # another message behind it: protobuf merges the two
             return data + draw.choice(whole)
         case 5:  # very many of something small
-            return data[:at] + draw.choice(PIECES) * draw.choice((100, 10_000, 200_000)) + data[at:]
+            piece, times = draw.choice(pieces), draw.choice((100, 10_000, 200_000))
+            return data[:at] + piece * min(times, LARGEST // len(piece)) + data[at:]
+        case 6:  # a number, if there is one, in the place of which something else stands
+            numbers = list(NUMBER.finditer(data))
+            place = draw.choice(numbers).span() if numbers else (at, to)
+            return data[: place[0]] + draw.choice(pieces) + data[place[1] :]
         case _:  # bits
             return bytes(one ^ (1 << draw.randrange(8)) if draw.random() < 0.02 else one for one in data)
