@@ -173,7 +173,7 @@ def lie_about_the_dual() -> None:
 
 def ask_to_forget_in_disorder() -> None:
     """As active party, name the rows to forget in another order than theirs."""
-    vars(party.active)["resolve"] = lambda *request: resolve(*request).flip(0)
+    vars(party.active)["resolve"] = lambda *request, **more: resolve(*request, **more).flip(0)
 
 
 def tell_one_party(content: str, change: Callable[[Parcel], Parcel]) -> None:
