@@ -76,8 +76,8 @@ class Cluster:
         until(lambda: {self.inspect(member, status) for member in members} == {"healthy"}, f"not all of {members} are")
 
     def submitting(self, job: dict[str, Any], *options: str) -> "subprocess.Popen[str]":
-        """Submit a job, as a user would."""
-        write_yaml(self.folder / "job.yaml", job)
+        """Submit a job, as a user would who does not mind that an earlier one's model is replaced."""
+        write_yaml(self.folder / "job.yaml", {**job, "train": {**job.get("train", {}), "overwrite": True}})
         return subprocess.Popen(
             self.engine.compose_command("run", "--rm", "-T", "submit", "job.yaml", *options),
             cwd=self.folder,
