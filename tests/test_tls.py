@@ -288,7 +288,8 @@ def test_a_secured_run_equals_an_open_one_to_the_bit_and_survives_new_certificat
     before = (folder / "certificates" / "active" / "key.pem").read_bytes()
     issue_all(federation, folder / "certificates", renew=True)
     assert (folder / "certificates" / "active" / "key.pem").read_bytes() != before
-    (folder / "job.yaml").write_text("train: {from: original}\nforget: {samples: 3}\nunlearn: {method: none}\n")
+    again = "train: {from: original, allow_remembering: true}\nforget: {samples: 3}\nunlearn: {method: none, save: again}\n"
+    (folder / "job.yaml").write_text(again)
     asyncio.run(work())
 
 
@@ -439,7 +440,7 @@ def test_a_caller_whose_name_is_none_is_not_repeated(tmp_path: Path) -> None:
                 await call.write(FromParty(hello=forged).SerializeToString())
                 answer = FromCoordinator.FromString(await call.read())
             assert answer.failure.reason == "gave an invalid name"
-            await in_log(cluster, "coordinator", "whose name is none")
+            await in_log(cluster, "coordinator", "gave an invalid name")
             assert "passive-1 left" not in cluster.log_path("coordinator").read_text()
 
     asyncio.run(work())
