@@ -288,7 +288,7 @@ def test_a_secured_run_equals_an_open_one_to_the_bit_and_survives_new_certificat
     before = (folder / "certificates" / "active" / "key.pem").read_bytes()
     issue_all(federation, folder / "certificates", renew=True)
     assert (folder / "certificates" / "active" / "key.pem").read_bytes() != before
-    again = "train: {from: original, allow_remembering: true}\nforget: {samples: 3}\nunlearn: {method: none, save: again}\n"
+    again = "train: {from: original, allow_remembering: true}\nforget: {samples: 3}\nunlearn: {method: none, save: b}\n"
     (folder / "job.yaml").write_text(again)
     asyncio.run(work())
 
