@@ -112,7 +112,7 @@ def test_an_unknown_setting_named_like_its_own_group_is_refused_with_what_the_gr
         ("train: {momentum: 1}", "train.momentum: should be less than 1", ["(got 1)"]),
         ("train: {batch_size: 0}", "train.batch_size: should be greater than 0", ["(got 0)"]),
         ("train: {augment: {shift: 17}}", "train.augment.shift: should be less than or equal to 16", ["(got 17)"]),
-        ("model: {embedding: 0}", "model.embedding: should be greater than or equal to 1", ["(got 0)"]),
+        ("model: {embedding: 0}", "model.embedding: should be greater than 0", ["(got 0)"]),
         ("model: {embedding: 16385}", "model.embedding: should be less than or equal to 16384", ["(got 16385)"]),
         ("model: {top: [128, 0]}", "model.top.1: should be greater than 0", ["(got 0)"]),
         ("seed: -1", "seed: should be greater than or equal to 0", ["(got -1)"]),
