@@ -146,6 +146,7 @@ def _read_tensor(data: bytes, at: int, end: int) -> tuple[type[TensorEncoding], 
             while at < packed_end and len(shape) <= MOST_FIELDS:
                 length, at = read_varint(data, at)
                 shape.append(length)
+            at = max(at, packed_end)  # a shape of more dimensions is refused below, however many it has
         elif field == Tensor.DATA_FIELD_NUMBER and wire_type == _BYTES:
             size, offset = read_varint(data, at)
             at = offset + size
