@@ -4,7 +4,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from coordinator.methods import PhaseOutcome
-from protos.fedora.v1.phase_pb2 import Correction, Phase, PrimalDescent, Report, Update
+from fedora_vfl.wire.learning_rates import learning_rate
+from protos.fedora.v1.phase_pb2 import Phase, Report, Update
 
 
 @dataclass(frozen=True)
@@ -56,23 +57,9 @@ def record(phase: Phase, outcome: PhaseOutcome, reports: dict[str, Report]) -> P
 def _step_size(update: Update) -> float | None:
     """Return the rate of a phase's steps: a learning rate, σ of a dual ascent, τ of a primal descent."""
     match update.WhichOneof("rule"):
-        case "sgd":
-            return update.sgd.lr
-        case "adam":
-            return update.adam.lr
-        case "ascent":
-            return update.ascent.lr
         case "shift":
             return update.shift.by
         case "dual_ascent":
             return update.dual_ascent.sigma
-        case "correction":
-            return _learning_rate(update.correction)
-        case "primal_descent":
-            return _learning_rate(update.primal_descent)
         case _:
-            return None
-
-
-def _learning_rate(rule: PrimalDescent | Correction) -> float:
-    return rule.adam.lr if rule.WhichOneof("step") == "adam" else rule.sgd.lr
+            return learning_rate(update)

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from fedora_vfl.errors import SettingsError
+from fedora_vfl.wire.learning_rates import learning_rate
 from party.budget import Budget, Numbers
 from party.context import PartyContext
-from party.policy import learning_rate
 from party.state import SETS, PartyState
 from party.updates.primal_dual import unlearning_loss
 from protos.fedora.v1.control_pb2 import Setup

@@ -9,7 +9,6 @@ from pydantic import BeforeValidator, Field, NonNegativeFloat, PositiveFloat, Po
 from torch import nn
 
 from fedora_vfl.settings.files import Settings
-from protos.fedora.v1.phase_pb2 import Correction, PrimalDescent, Update
 
 OPEN = "open"  # the word that switches all rules off
 
@@ -107,27 +106,6 @@ def read_policy(content: Any) -> Any:
 
 
 OptionalPolicy = Annotated[Policy | None, BeforeValidator(read_policy)]
-
-
-def learning_rate(update: Update) -> float | None:
-    """Return the learning rate of an update rule; None for one that does not learn."""
-    match update.WhichOneof("rule"):
-        case "sgd":
-            return update.sgd.lr
-        case "adam":
-            return update.adam.lr
-        case "ascent":
-            return update.ascent.lr
-        case "primal_descent":
-            return _step_rate(update.primal_descent)
-        case "correction":
-            return _step_rate(update.correction)
-        case _:
-            return None
-
-
-def _step_rate(rule: PrimalDescent | Correction) -> float:
-    return rule.adam.lr if rule.WhichOneof("step") == "adam" else rule.sgd.lr
 
 
 def _named(rule: str, what: str, operator: str, allowed: list[str] | None) -> str | None:

@@ -18,6 +18,7 @@ from fedora_vfl.cluster.runs import perform
 from fedora_vfl.errors import SettingsError
 from fedora_vfl.settings.files import check
 from fedora_vfl.settings.model import Model
+from fedora_vfl.wire.learning_rates import learning_rate
 from fedora_vfl.wire.meter import Meter, Totals
 from party import models
 from party.budget import DAY_SECONDS, Budget
@@ -26,7 +27,7 @@ from party.context import PartyContext
 from party.data.reading import read
 from party.data.split import assign
 from party.metrics import PartyMetrics
-from party.policy import Policy, learning_rate
+from party.policy import Policy
 from party.randomness import SECRET_FILE, drawing, load_or_make_secret
 from party.settings import PartySettings, load_party
 from party.state import assemble
