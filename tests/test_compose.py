@@ -209,7 +209,7 @@ def test_an_extra_that_is_not_there_is_named_with_those_that_are(tmp_path: Path)
         text=True,
     )
     assert done.returncode == 1
-    assert done.stderr == "error: EXTRAS: there is no extra 'visoin'; known: dev, vision\n"
+    assert done.stderr == "error: EXTRAS: there is no extra 'visoin'; known: dev, fuzz, vision\n"
 
 
 def test_everything_that_is_installed_has_its_version_written_down() -> None:
