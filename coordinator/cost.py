@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fedora_vfl.sampling.rows import rows_drawn
+from fedora_vfl.sampling.rows import rows_drawn, rows_of_round
 from fedora_vfl.wire.encodings import TensorEncoding
 from protos.fedora.v1.phase_pb2 import Phase, Samples
 
@@ -18,6 +18,8 @@ class CostModel:
 
     def predict(self, phase: Phase) -> int:
         """Bytes of all encoded batches × directions × passive parties that take part."""
+        if phase.HasField("joint"):
+            return self._joint(phase) * (self.passive - len(phase.offline))
         rows = rows_drawn(phase.over.share, self.rows.get(phase.over.set, 0))
         batches, rest = divmod(rows, phase.plan.batch_size)
         one_way = batches * self.encoding.nbytes(phase.plan.batch_size, self.embedding)
@@ -25,3 +27,10 @@ class CostModel:
             one_way += self.encoding.nbytes(rest, self.embedding)
         directions = 1 if phase.forward_only else 2
         return one_way * directions * (self.passive - len(phase.offline))
+
+    def _joint(self, phase: Phase) -> int:
+        """Bytes of one passive party: held-out rows get no gradients."""
+        joint = phase.joint
+        there = self.encoding.nbytes(rows_of_round(joint), self.embedding)
+        back = 0 if phase.forward_only else self.encoding.nbytes(joint.forget + joint.remaining, self.embedding)
+        return joint.rounds * (there + back)

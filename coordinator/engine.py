@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from coordinator.blame import all_done, heard_from
 from coordinator.cost import CostModel
-from coordinator.history import PhaseRecord, record
+from coordinator.history import PhaseRecord, records
 from coordinator.ledger import Ledger
 from coordinator.methods import Method, PhaseOutcome, R, Rollback
 from coordinator.metrics import CoordinatorMetrics
@@ -29,7 +29,7 @@ from coordinator.reports import (
 from coordinator.roster import Connection
 from fedora_vfl.errors import DataError, FedoraError, PartyError, SettingsError
 from fedora_vfl.process import logs
-from fedora_vfl.sampling.rows import rows_drawn
+from fedora_vfl.sampling.rows import rows_drawn, rows_of_round
 from fedora_vfl.settings.bounds import MOST_BATCH_VALUES
 from fedora_vfl.settings.federation import Federation
 from fedora_vfl.wire.encodings import encoding_named
@@ -246,7 +246,11 @@ class Engine:
         """Run one phase at every party."""
         assert self._cost is not None
         set_rows = self.rows.get(phase.over.set, 0)
-        batch = min(phase.plan.batch_size, rows_drawn(phase.over.share, set_rows))
+        batch = (
+            rows_of_round(phase.joint)
+            if phase.HasField("joint")
+            else min(phase.plan.batch_size, rows_drawn(phase.over.share, set_rows))
+        )
         if batch * self._cost.embedding > MOST_BATCH_VALUES:
             said = f"{batch} rows of {phase.name} with embeddings of width {self._cost.embedding}"
             raise SettingsError(f"batch_size: {said} are more than a message may hold: choose smaller batches")
@@ -273,11 +277,12 @@ class Engine:
         check_reports(phase, reports, set_rows=set_rows, active=self._active, seconds=seconds)
         top = reports[self._active]
         left_out = {figure: reason for report in reports.values() for figure, reason in report.left_out.items()}
-        told = top.rows and "loss" not in left_out
+        judged = 0 if phase.HasField("joint") else top.rows
+        told = judged and "loss" not in left_out
         outcome = PhaseOutcome(
             rows=top.rows,
-            loss=top.loss_sum / top.rows if told else math.nan,
-            accuracy=top.correct / top.rows if told else math.nan,
+            loss=top.loss_sum / judged if told else math.nan,
+            accuracy=top.correct / judged if told else math.nan,
             change=math.nan if "change" in left_out else math.sqrt(sum(one.change_squared for one in reports.values())),
             seconds=seconds,
             figures={name: dict(report.figures) for name, report in reports.items() if report.figures},
@@ -287,18 +292,22 @@ class Engine:
         if phase.update.WhichOneof("rule") != "observe":
             known = (self.identity, phase.SerializeToString(deterministic=True).hex(), outcome.loss)
             self.identity = hashlib.sha256(repr(known).encode()).hexdigest()
-        self.history.append(record(phase, outcome, reports))
-        self._metrics.phase_finished(phase, self.history[-1])
-        finished = PhaseFinished(
-            name=phase.name,
-            round=phase.round,
-            of_rounds=rounds,
-            loss=outcome.loss if told else None,
-            accuracy=outcome.accuracy if told else None,
-            seconds=seconds,
-            dual=max((one["dual_largest"] for one in outcome.figures.values() if "dual_largest" in one), default=None),
-        )
-        await self._tell(Event(finished=finished))
+        done = records(phase, outcome, reports, active=self._active)
+        self.history += done
+        for one in done:
+            self._metrics.phase_finished(phase, one)
+            finished = PhaseFinished(
+                name=one.phase,
+                round=one.round,
+                of_rounds=rounds,
+                loss=one.loss,
+                accuracy=one.accuracy,
+                seconds=one.seconds,
+                dual=max(
+                    (told["dual_largest"] for told in one.figures.values() if "dual_largest" in told), default=None
+                ),
+            )
+            await self._tell(Event(finished=finished))
         return outcome
 
     @property

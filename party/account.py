@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedora_vfl.wire.joint import names_of
 from party.updates import Rule
 from party.updates.primal_dual import unlearning_loss
 from protos.fedora.v1.phase_pb2 import Loss, Phase, Report
@@ -63,7 +64,8 @@ class Account:
             self.model = None
         if not self.began or self.closed:
             return
-        self.phases[phase.name] = self.phases.get(phase.name, 0) + 1
+        for name in names_of(phase):
+            self.phases[name] = self.phases.get(name, 0) + (phase.joint.rounds or 1)
         if phase.update.WhichOneof("rule") != "dual_ascent" or phase.update.dual_ascent.sigma:
             name = phase.update.WhichOneof("rule") or ""
             self.rules[name] = self.rules.get(name, 0) + 1

@@ -14,12 +14,14 @@ from party.state import SETS, PartyState
 from party.updates.primal_dual import unlearning_loss
 from protos.fedora.v1.control_pb2 import Setup
 from protos.fedora.v1.exchange_pb2 import Order
-from protos.fedora.v1.phase_pb2 import Phase, Report
+from protos.fedora.v1.phase_pb2 import Phase, Report, RoundReport
 
 # Figures of update rules that say nothing of the rows of a phase.
 OF_THE_MODEL = ("parameters_squared", "moved_squared")
+# Figures of a comparison, about rows that are drawn for it.
+OF_DRAWN = ("forgotten_level", "unseen_level", "tolerance", "unseen_rows", "held_out_accuracy")
 # Update rules that keep a gradient, along which later phases move.
-KEEP_A_GRADIENT = ("dual_ascent", "influence")
+KEEP_A_GRADIENT = ("dual_ascent", "influence", "joint_rounds")
 # Levels of L_u that a job may ask about where L_u itself is not told: more would be a search for its value.
 MOST_LEVELS = 2
 ONLY_DRAWN = "it is about a part of the rows, drawn anew: only its size relative to guessing is told"
@@ -124,16 +126,27 @@ class Consent:
         if self._policy is None:
             return
         if report.rows and phase.update.WhichOneof("rule") in KEEP_A_GRADIENT:
-            self._kept_of = report.rows
+            self._kept_of = phase.joint.forget or report.rows
         # A phase over no rows moves along a gradient that was kept, and is about the rows which that was taken of.
-        about = report.rows or self._kept_of
+        about = phase.joint.forget or report.rows or self._kept_of
+        bits = {name: number for name, number in report.figures.items() if name == "accuracy_kept"}
         if about < self._policy.smallest_group:
             few = f"it is about {about} rows, and policy.smallest_group is {self._policy.smallest_group}"
             report.left_out.update({"change": few, "figures": few})
             report.change_squared = 0.0
             for name in [name for name in report.figures if name not in OF_THE_MODEL]:
                 del report.figures[name]
+            report.figures.update(bits)  # of many held-out rows
+        for one in report.rounds:
+            self._screen_round(one, few=about < self._policy.smallest_group)
         if not self._active or not report.rows:
+            return
+        if phase.HasField("joint"):
+            report.left_out.update({"loss": ONLY_DRAWN, "accuracy": ONLY_DRAWN})
+            for name in [name for name in report.figures if name in OF_DRAWN]:
+                del report.figures[name]
+            if "figures" in report.left_out:
+                report.ClearField("within_bounds")  # which the labels of few rows would decide
             return
         # A part that is drawn for a look is a group like any other; one that is learned from changes with every round.
         passing = phase.over.share < 1 and not phase.update.observe.record
@@ -144,6 +157,15 @@ class Consent:
             report.loss_sum, report.correct = 0.0, 0
             if within is not None:
                 report.within_bounds = within
+
+    @staticmethod
+    def _screen_round(one: RoundReport, *, few: bool) -> None:
+        """Take out of what is said of a round the losses, and of one about few rows all else."""
+        one.loss_sum, one.correct = 0.0, 0
+        one.ClearField("unlearning_loss")
+        if few:
+            one.change_squared = 0.0
+            one.ClearField("omega")
 
     def keeps_back(self, figure: str, groups: Sequence[Tensor]) -> str | None:
         """Return why a figure of a model, which is about these groups of rows, must not leave; None if it may."""

@@ -27,7 +27,7 @@ from party.pending import pending_rows
 from party.privacy import Noise
 from party.scrutiny import asked_of, check_asked, check_files, check_joint, read_joint
 from party.state import PartyState, assemble, model_lineage, reload
-from party.updates import PhaseEnd, Rule, rule_for
+from party.updates import JointRounds, PhaseEnd, Rule, rule_for
 from protos.fedora.v1.control_pb2 import (
     Accepted,
     Attest,
@@ -45,6 +45,8 @@ from protos.fedora.v1.exchange_pb2 import Order
 from protos.fedora.v1.phase_pb2 import Phase, Progress, Report, Samples
 
 Tell = Callable[[Progress], Awaitable[None]]
+
+HELD_OUT = 2  # the place of held-out rows among the parts of a round
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +79,10 @@ class Role(ABC):
             report: Gets what the batches come to.
             tell: Is handed the progress of a long phase.
         """
+
+    @abstractmethod
+    async def run_rounds(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report) -> None:
+        """Run the rounds of a joint phase and add to the report."""
 
     @abstractmethod
     async def find_rows(self, request: Request, pending: Sequence[int]) -> tuple[Tensor, bytes]:
@@ -366,7 +372,12 @@ class Role(ABC):
     async def _run(self, phase: Phase, tell: Tell) -> Report:
         """Do what a phase asks for and say what came of it."""
         state = self.state
-        drawn = batches.draw(state.sets, phase.over, phase.plan)
+        joint = phase.joint if phase.HasField("joint") else None
+        drawn = (
+            batches.draw_joint(state.sets, joint, phase.plan.seed)
+            if joint
+            else batches.draw(state.sets, phase.over, phase.plan)
+        )
         self.consent.phase(phase, drawn)
         if phase.checkpoint:
             state.checkpoint()
@@ -380,8 +391,11 @@ class Role(ABC):
         before = [] if rule.parameters_frozen else state.snapshot()
         report = Report(phase=phase.number, rows=sum(len(rows) for rows in drawn), steps=len(drawn))
         with torch.set_grad_enabled(rule.needs_gradients):
-            await self.run_batches(phase, rule, drawn, report, tell)
-        await rule.exchange(self._end_of(phase, report))
+            if joint:
+                await self.run_rounds(phase, rule, drawn, report)
+            else:
+                await self.run_batches(phase, rule, drawn, report, tell)
+        await rule.exchange(self.end_of(phase, report))
         report.figures.update(rule.finish())
         if before:
             report.change_squared = state.change_squared(before)
@@ -390,7 +404,27 @@ class Role(ABC):
             state.account.add(phase, rule, report, classes=state.classes)
         return report
 
-    def _end_of(self, phase: Phase, report: Report) -> PhaseEnd:
+    def embed_parts(self, rows: Tensor, phase: Phase, step: int) -> list[Tensor]:
+        """Return h_i of the rows of a round: of D_u, of D_r in train mode, and of held-out ones without a gradient."""
+        state, found = self.state, []
+        for part, train in zip(batches.parts_of(rows, phase.joint), (False, True, False), strict=True):
+            if not len(part):
+                found.append(torch.zeros(0, state.model.embedding))
+                continue
+            state.networks.train(train)
+            with torch.set_grad_enabled(torch.is_grad_enabled() and len(found) < HELD_OUT):
+                found.append(state.embed(part, phase, step))
+        state.networks.eval()
+        return found
+
+    def round_of(self, rule: JointRounds, g: Sequence[Tensor], gradients: Sequence[Tensor], omega: float) -> float:
+        """Take one round's step; return ‖θ_after − θ_before‖²."""
+        before = self.state.snapshot()
+        rule.descend(g, gradients, omega)
+        return self.state.change_squared(before)
+
+    def end_of(self, phase: Phase, report: Report) -> PhaseEnd:
+        """Return what a rule may need to speak to the other side."""
         links = [one.link for one in self.exchanges if one.link.peer not in phase.offline]
         timeout = self.context.federation.deadlines.step
         return PhaseEnd(phase, report, links, self._is_active, self.context.metrics.clock, timeout)
