@@ -30,6 +30,7 @@ class Account:
     dual: dict[str, Any] | None = None
     dual_told: bool = True  # whether it may be signed for
     uncertainty: dict[str, Any] | None = None  # active party: L_u and what it is made of
+    unseen: dict[str, Any] | None = None  # active party: the last comparison with rows never seen
     residual_squared: float | None = None
     residual_rows: int | None = None
     moved_squared: float = 0.0
@@ -72,6 +73,8 @@ class Account:
         told = not {"loss", "figures"} & set(report.left_out)
         if dual := rule.stated_dual():
             self.dual, self.dual_told = dual, told
+        if phase.update.WhichOneof("rule") == "compare":
+            self.unseen = _unseen(phase, report)
         if "figures" in report.left_out:
             return
         if "residual_squared" in report.figures:
@@ -86,6 +89,18 @@ class Account:
             "loss": unlearning_loss(phase, report),
             "weight": phase.loss.uncertainty.omega,
             "classes": classes,
-            "gamma": phase.update.dual_ascent.gamma if self.dual and self.dual["form"] == "scalar" else None,
+            # Where γ was measured on rows never seen, L_u and γ are the comparison's.
+            "gamma": phase.update.dual_ascent.gamma
+            if self.dual and self.dual["form"] == "scalar" and not self.unseen
+            else None,
             "reduction": "sum" if phase.loss.reduction == Loss.SUM else "mean",
         }
+
+
+def _unseen(phase: Phase, report: Report) -> dict[str, Any] | None:
+    """Return what a comparison has found, as far as it may be told."""
+    found = report.figures
+    if "forgotten_level" not in found or "unseen_level" not in found:
+        return None
+    levels = {name: found[name] for name in ("forgotten_level", "unseen_level", "tolerance")}
+    return {**levels, "forgotten_rows": phase.joint.forget, "unseen_rows": int(found["unseen_rows"])}

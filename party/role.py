@@ -355,6 +355,7 @@ class Role(ABC):
             traffic=self.context.meter.by_kind(settings.name),
             uncertainty=account.uncertainty,
             metrics=self.state.figures or None,
+            unseen=account.unseen,
         )
         check_files(content["models"], account)
         return sign_statement(content, SigningKey.load_or_make(settings.keys))

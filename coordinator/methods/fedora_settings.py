@@ -68,7 +68,7 @@ class Fedora(Unlearn):
     delta: Annotated[float, Field(ge=0, le=1)] | None = None  # δ, share of D_r per round; paper: 0.05
     omega: PositiveFloat = 2.0  # ω
     reduction: Literal["mean", "sum"] = "mean"  # of L_u over D_u
-    gamma: float | None = None  # γ, the level that L_u must reach; 0.9 of its largest value
+    gamma: float | None = None  # γ, the level that L_u must reach; 0.9 of its largest value, or measured
     sigma: PositiveFloat | None = None  # σ, the dual step
     tau: PositiveFloat | None = None  # τ, the primal step
     rho: NonNegativeFloat = 0.0  # ρ, the pull towards the trained model
@@ -97,6 +97,8 @@ class Fedora(Unlearn):
         if idle:
             other = "auto" if self.steps == "paper" else "paper"
             raise ValueError(f"`{min(idle)}` has no effect with `steps: {self.steps}`; it belongs to `steps: {other}`")
+        if self.steps == "auto" and self.goal == "as-retrained" and self.dual == "scalar" and self.gamma is not None:
+            raise ValueError("`gamma` has no effect with `goal: as-retrained`, which measures it on rows never seen")
         if self.beta >= self.alpha:
             raise ValueError(f"`beta` is {self.beta:g}; it should be below `alpha`, which is {self.alpha:g}")
         if self.delta == 0 and self.steps == "auto":
