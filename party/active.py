@@ -19,7 +19,7 @@ from party.data.split import assign
 from party.exchange import TensorExchange
 from party.exchange_server import ExchangeServer
 from party.request import resolve
-from party.role import HELD_OUT, Role, Tell
+from party.role import FORGET, HELD_OUT, REMAINING, Role, Tell
 from party.unseen import stand
 from party.updates import JointRounds, Rule
 from party.updates.dual_messages import DualMessages
@@ -30,7 +30,6 @@ from protos.fedora.v1.meter_pb2 import Kind
 from protos.fedora.v1.phase_pb2 import CrossEntropy, Loss, Phase, Progress, Report, Samples
 
 PROGRESS_SECONDS = 1.0
-REMAINING = 1  # the place of D_r among the parts of a round
 CROSS_ENTROPY = Loss(cross_entropy=CrossEntropy())
 
 
@@ -116,12 +115,12 @@ class Active(Role):
         leaves = [[one.requires_grad_() for one in party[:HELD_OUT]] for party in parts]
         labels = [state.labels[one].to(state.device) for one in parts_of(rows, joint)]
         told = report.rounds.add()
-        found: list[list[Tensor]] = []  # gradients, of D_u's rows and of D_r's: of the parties' embeddings, then own
+        # Gradients of L_u and of L_r: of the parties' embeddings, then of own parameters.
+        found = [[torch.zeros_like(party[place]) for party in leaves] for place in (FORGET, REMAINING)]
         omega = 0.0
-        for place, loss in enumerate((phase.loss, CROSS_ENTROPY)):
+        for place, loss in ((REMAINING, CROSS_ENTROPY), (FORGET, phase.loss)):
             of_part = [party[place] for party in leaves]
             if not len(labels[place]):
-                found.append([torch.zeros_like(one) for one in of_part])
                 continue
             state.networks.train(place == REMAINING)
             logits = self._top(place, leaves, own)
@@ -134,7 +133,7 @@ class Active(Role):
                 each = each.clamp(max=rule.ceiling)
                 told.unlearning_loss = float(each.detach().mean())
                 omega = told.omega = rule.ascend(told.unlearning_loss)
-            found.append(gradients_of([*of_part, *rule.parameters], each.mean()))
+            found[place] = gradients_of([*of_part, *rule.parameters], each.mean())
         for place, exchange in enumerate(self.exchanges):
             both = torch.cat([gradients[place] for gradients in found]).cpu()
             answered = rows[: joint.forget + joint.remaining]

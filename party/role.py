@@ -46,7 +46,7 @@ from protos.fedora.v1.phase_pb2 import Phase, Progress, Report, Samples
 
 Tell = Callable[[Progress], Awaitable[None]]
 
-HELD_OUT = 2  # the place of held-out rows among the parts of a round
+FORGET, REMAINING, HELD_OUT = range(3)  # the places of D_u, D_r and held-out rows among the parts of a round
 
 log = logging.getLogger(__name__)
 
@@ -407,14 +407,15 @@ class Role(ABC):
 
     def embed_parts(self, rows: Tensor, phase: Phase, step: int) -> list[Tensor]:
         """Return h_i of the rows of a round: of D_u, of D_r in train mode, and of held-out ones without a gradient."""
-        state, found = self.state, []
-        for part, train in zip(batches.parts_of(rows, phase.joint), (False, True, False), strict=True):
-            if not len(part):
-                found.append(torch.zeros(0, state.model.embedding))
-                continue
-            state.networks.train(train)
-            with torch.set_grad_enabled(torch.is_grad_enabled() and len(found) < HELD_OUT):
-                found.append(state.embed(part, phase, step))
+        # D_r comes first: in train mode it moves running statistics, which a gradient in eval mode still needs as they
+        # were when it went forward.
+        state, parts = self.state, batches.parts_of(rows, phase.joint)
+        found = [torch.zeros(0, state.model.embedding)] * len(parts)
+        for place in (REMAINING, FORGET, HELD_OUT):
+            if len(parts[place]):
+                state.networks.train(place == REMAINING)
+                with torch.set_grad_enabled(torch.is_grad_enabled() and place != HELD_OUT):
+                    found[place] = state.embed(parts[place], phase, step)
         state.networks.eval()
         return found
 

@@ -299,6 +299,10 @@ class Unlearning:
             self.support = [torch.zeros_like(one) for one in self.parameters]
         self.omega = 0.0 if rule.form == DualAscent.SCALAR else [torch.zeros_like(one) for one in self.parameters]
         for k in range(joint.rounds):
+            rows = self._some(phase, Samples.REMAINING, joint.remaining, k)
+            self._mode(True)
+            each = functional.cross_entropy(self.joint.logits(rows), self.joint.labels[rows], reduction="none")
+            gradients = self._gradients(each.mean())
             g, gate = None, 0.0
             if joint.forget:
                 rows = self._some(phase, Samples.FORGET, joint.forget, k)
@@ -318,10 +322,6 @@ class Unlearning:
                 if rule.form == DualAscent.SCALAR:
                     raised = self.omega + rule.sigma / ceiling * (ceiling - loss)
                     gate = self.omega = min(rule.omega_max, max(0.0, raised)) if gate else 0.0
-            rows = self._some(phase, Samples.REMAINING, joint.remaining, k)
-            self._mode(True)
-            each = functional.cross_entropy(self.joint.logits(rows), self.joint.labels[rows], reduction="none")
-            gradients = self._gradients(each.mean())
             if g is not None:
                 self.g, self.push = g, [torch.zeros_like(one) for one in g]
             for place, one in enumerate(self.parameters):
