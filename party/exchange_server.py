@@ -113,7 +113,13 @@ class ExchangeServer:
             return
         meter = self._context.meter
         link: ExchangeLink = Link(
-            context, me=me, peer=greeting.party, meter=meter, pack=tensors.pack, unpack=tensors.unpack
+            context,
+            me=me,
+            peer=greeting.party,
+            meter=meter,
+            pack=tensors.pack,
+            unpack=tensors.unpack,
+            in_pieces=True,
         )
         caller = _Caller(link, packed)
         arrival.set_result(caller)

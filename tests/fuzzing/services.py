@@ -120,13 +120,13 @@ async def fuzz(service: str, folder: Path, federation: Federation, *, seconds: f
         ):
             await channel.channel_ready()
             await asking.channel_ready()
-            before = _memory(process.pid)
+            before = memory(process.pid)
             ends = time.monotonic() + seconds
             watch = asyncio.create_task(_watch(asking, ends, outcome))
             workers = [asyncio.create_task(_work(one, channel, messages, ends, outcome)) for _ in range(AT_ONCE)]
             await asyncio.gather(watch, *workers)
             assert process.returncode is None, f"{one.server} has ended"
-            outcome.growth = _memory(process.pid) - before
+            outcome.growth = memory(process.pid) - before
     return outcome
 
 
@@ -146,7 +146,7 @@ async def _watch(channel: grpc.aio.Channel, ends: float, outcome: Outcome) -> No
         outcome.longest_wait = max(outcome.longest_wait, time.monotonic() - began)
 
 
-def _memory(process: int) -> int:
+def memory(process: int) -> int:
     """Return the bytes of memory that a process holds."""
     pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * 4096
