@@ -117,9 +117,10 @@ class Budget:
             return f"it is about {len(rows)} rows, and policy.smallest_group is {smallest}"
         day, packed = self._day, packed_rows(rows)
         digest = hashlib.sha256(packed.tobytes()).digest()
-        if self._file.execute("SELECT 1 FROM groups WHERE digest = ?", (digest,)).fetchone():
-            with self._writing():
-                self._file.execute("UPDATE groups SET told = ? WHERE digest = ?", (day, digest))
+        if known := self._file.execute("SELECT told FROM groups WHERE digest = ?", (digest,)).fetchone():
+            if known[0] != day:
+                with self._writing():
+                    self._file.execute("UPDATE groups SET told = ? WHERE digest = ?", (day, digest))
             return None
         (today,) = self._file.execute("SELECT count(*) FROM groups WHERE day = ?", (day,)).fetchone()
         if today >= most:

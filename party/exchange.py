@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fedora_vfl.errors import FedoraError, PartyError, TooLargeError, from_failure
 from fedora_vfl.wire.encodings import encoding_named
-from fedora_vfl.wire.link import Link
+from fedora_vfl.wire.link import CALLER, Link
 from fedora_vfl.wire.protocol import COORDINATOR
 from fedora_vfl.wire.tensors import TensorParcel, agreed_in
 from party.clock import SENDING, WAITING, Clock
@@ -108,6 +108,8 @@ def digest_of(setup: Setup, phase: Phase) -> int:
 def _heard(link: ExchangeLink, failure: Failure) -> FedoraError:
     """Return the error that the other side's failure is: it can speak of itself, and of this party."""
     error = from_failure(failure)
+    if isinstance(error, PartyError) and error.culprit == CALLER:
+        return PartyError(link.me, f"was sent away by {link.peer}: it {error.reason}", error.kind)
     if isinstance(error, PartyError) and error.culprit not in (link.peer, link.me):
         return PartyError(link.peer, f"says that {error}")
     return error

@@ -82,6 +82,21 @@ def break_exchange(change: Change) -> None:
     TensorExchange.send = send  # type: ignore[method-assign]
 
 
+def send_much(data: bytes, *, at_once: bool) -> None:
+    """Send far more than is due in the place of an embedding, in pieces or as one message."""
+
+    async def send(
+        self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, timeout: float
+    ) -> None:
+        if step != STEP:
+            await self.link.send(parcel_of(kind, phase.number, step, tensor, agreed=self.agreed), timeout=timeout)
+            return
+        self.link._in_pieces = not at_once
+        await self.link._write(data)
+
+    TensorExchange.send = send  # type: ignore[method-assign]
+
+
 def hang() -> None:
     """Stop sending, but stay alive: the process answers pings and does nothing."""
 
@@ -290,6 +305,9 @@ OTHERS: dict[str, Callable[[], None]] = {
     "dual-phase": send_a_dual_of_another_phase,
     "audit": lie_about_the_dual,
     "disorder": ask_to_forget_in_disorder,
+    "huge": lambda: send_much(bytes(120 * 1024 * 1024), at_once=False),
+    "huge-at-once": lambda: send_much(bytes(120 * 1024 * 1024), at_once=True),
+    "tiny-fields": lambda: send_much(b"\x08\x01" * (2 * 1024 * 1024), at_once=True),
     "hang": hang,
     "unreported": never_report,
     "garbage": send_garbage,

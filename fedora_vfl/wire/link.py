@@ -30,6 +30,7 @@ MOST_FIRST_BYTES = 16 * 1024  # of the message in which a caller says who it is
 # All that gRPC raises when a stream has ended in one way or another.
 BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 LAST_WRITE_SECONDS = 1.0
+CALLER = "a caller"  # who has not said its name yet
 
 
 class Stream(Protocol):
@@ -217,19 +218,19 @@ async def read_first(
             data = await stream.read()
         if isinstance(data, bytes):
             if len(data) > MOST_FIRST_BYTES:
-                raise PartyError("a caller", f"sent {len(data)} bytes before it said who it is")
+                raise PartyError(CALLER, f"sent {len(data)} bytes before it said who it is")
             return unpack(data)
-        raise PartyError("a caller", "hung up without a word", Failure.LOST)
+        raise PartyError(CALLER, "hung up without a word", Failure.LOST)
     except TimeoutError:
-        raise PartyError("a caller", f"did not say who it is within {timeout:g} s", Failure.SILENT) from None
+        raise PartyError(CALLER, f"did not say who it is within {timeout:g} s", Failure.SILENT) from None
     except ValueError as error:
-        raise PartyError("a caller", f"sent a first message that cannot be read: it {error}") from None
+        raise PartyError(CALLER, f"sent a first message that cannot be read: it {error}") from None
 
 
 def check_named(name: str) -> None:
     """Refuse a caller that goes by something that is no name, before it is repeated anywhere."""
     if not is_name(name):
-        raise PartyError("a caller", "gave an invalid name")
+        raise PartyError(CALLER, "gave an invalid name")
 
 
 M = TypeVar("M", bound=Message)

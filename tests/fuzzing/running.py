@@ -119,9 +119,11 @@ async def _run(federation: Federation) -> dict[str, Any]:
         deadlines=federation.deadlines,
     )
     content = json.loads(result.result_json)
-    return {name: content[name] for name in ("original", "unlearned")} | {
-        "rounds": [(one["phase"], one["loss"], one["change"]) for one in content["rounds"]]
+    figures = {
+        model: {name: value for name, value in content[model].items() if name not in ("bytes", "seconds")}
+        for model in ("original", "unlearned")
     }
+    return {**figures, "rounds": [(one["phase"], one["loss"], one["change"]) for one in content["rounds"]]}
 
 
 async def _afterwards(federation: Federation) -> dict[str, Any]:
