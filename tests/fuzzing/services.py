@@ -16,6 +16,7 @@ from fedora_vfl.settings.federation import Federation
 from fedora_vfl.wire.channels import Secured, dial, path
 from fedora_vfl.wire.protocol import COORDINATOR, PROTOCOL, VERSION
 from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Credentials, Member
+from party import process as party_process
 from party.process import JOIN, PartyProcess
 from party.settings import load_party
 from protos.fedora.v1 import control_pb2, exchange_pb2
@@ -170,6 +171,7 @@ async def fuzz_party(folder: Path, party: str, *, seconds: float, seed: int) -> 
                 if not isinstance(answer, bytes):
                     return  # it has hung up
 
+    vars(party_process)["REJOIN_SECONDS"] = 0.0  # whatever it takes amiss, it comes back at once
     settings, federation = load_party(folder / "parties" / f"{party}.yaml")
     async with _served(federation.coordinator.address, serve):
         ends = time.monotonic() + seconds
