@@ -83,12 +83,12 @@ def break_exchange(change: Change) -> None:
 
 
 def send_much(data: bytes, *, at_once: bool) -> None:
-    """Send far more than is due in the place of an embedding, in pieces or as one message."""
+    """Send far more than is due in the place of an embedding of the second phase, in pieces or as one message."""
 
     async def send(
         self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, timeout: float
     ) -> None:
-        if step != STEP:
+        if (phase.number, step) != (2, STEP):
             await self.link.send(parcel_of(kind, phase.number, step, tensor, agreed=self.agreed), timeout=timeout)
             return
         self.link._in_pieces = not at_once

@@ -22,6 +22,7 @@ from fedora_vfl.wire.pieces import PIECE_BYTES, cut, is_piece, read_piece
 from fedora_vfl.wire.protocol import COORDINATOR
 from fedora_vfl.wire.tensors import MalformedError
 from party.budget import Budget
+from protos.fedora.v1.control_pb2 import Event
 from protos.fedora.v1.exchange_pb2 import Parcel, Piece
 from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.meter_pb2 import Kind
@@ -239,19 +240,26 @@ def test_a_budget_on_a_full_disk_is_told_with_its_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", ["huge", "huge-at-once", "tiny-fields"])
 def test_a_huge_message_in_a_running_job_is_held_against_its_sender(fault: str, tmp_path: Path) -> None:
-    async def scenario(cluster: LocalCluster, submit: Submit) -> tuple[FedoraError, float, int]:
-        process, failures = cluster.processes["active"].pid, list[FedoraError]()
-        before = memory(process)
+    processes, before, failures = list[int](), list[int](), list[FedoraError]()
+
+    def follow(event: Event) -> None:
+        if event.WhichOneof("content") == "finished":
+            before.append(memory(processes[0]))  # when all that a phase needs has been loaded
+
+    async def scenario(cluster: LocalCluster, submit: Submit) -> tuple[float, int]:
+        processes.append(cluster.processes["active"].pid)
 
         async def work() -> None:
             with pytest.raises(FedoraError) as caught:
-                await submit({"train": {"epochs": 2, "batch_size": 32}})
+                await submit({"train": {"epochs": 3, "batch_size": 32}})
             failures.append(caught.value)
 
         longest = await longest_wait(cluster.federation.active.address, work())
-        return failures[0], longest, memory(process) - before
+        return longest, memory(processes[0]) - before[0]
 
-    error, longest, growth = on_cluster(tmp_path, scenario, programs={"passive-1": ["tests.rogue", fault]})
+    programs = {"passive-1": ["tests.rogue", fault]}
+    longest, growth = on_cluster(tmp_path, scenario, programs=programs, follow=follow)
+    (error,) = failures
     assert isinstance(error, PartyError) and error.culprit == "passive-1"
     assert longest < STALL_SECONDS
     assert growth < 64 * 1024 * 1024
