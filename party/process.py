@@ -129,7 +129,7 @@ class PartyProcess:
                     # One that comes back may be faster than the coordinator's notice that it was gone.
                     back = been_in or time.monotonic() < noticed
                     # What the coordinator sends must not end this process either.
-                    garbled = self._welcome and (error.culprit, error.kind) == (COORDINATOR, Failure.PROTOCOL)
+                    garbled = been_in and (error.culprit, error.kind) == (COORDINATOR, Failure.PROTOCOL)
                     passing = error.kind == Failure.LOST or (error.kind == Failure.TAKEN and back) or garbled
                     if not passing or time.monotonic() > deadline:
                         raise
@@ -190,7 +190,9 @@ class PartyProcess:
                 self._tell_joined(True)
                 log.info("joined the coordinator, release %s", message.welcome.version)
             case "failure":
-                raise from_failure(message.failure)
+                error = from_failure(message.failure)
+                # It may say why it lets nobody in; once it has, what it says is one more message that can be wrong.
+                raise PartyError(COORDINATOR, f"says that {error}") if self._welcome else error
             case "dismiss":
                 if message.dismiss.reason:
                     log.warning("job given up: %s", discreet(message.dismiss.reason))
