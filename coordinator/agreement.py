@@ -32,8 +32,8 @@ def agreed(told: Mapping[str, T], *, what: str) -> T:
         return answer
     other, few = others[0]
     if len(few) == len(most):
-        names, said = " and ".join([*most, *few]), f"{_shown(answer)} and {_shown(other)}"
-        raise PartyError(names, f"do not agree on {what}: they say {said}")
+        everybody, said = " and ".join([*most, *few]), f"{_shown(answer)} and {_shown(other)}"
+        raise PartyError(everybody, f"do not agree on {what}: they say {said}")
     raise PartyError(" and ".join(few), f"says {_shown(other)} of {what}, where {most[0]} says {_shown(answer)}")
 
 

@@ -4,6 +4,7 @@ import asyncio
 import re
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
@@ -167,7 +168,7 @@ DUAL = Update(dual_ascent=DualAscent(form=DualAscent.SCALAR))
         (DUAL, {"figures": {"dual_norm": 1, "dual_largest": 1, "dual_positive_share": 0}}, "do not fit"),
     ],
 )
-def test_a_report_that_contradicts_itself_is_refused(update: Update, lie: dict[str, object], said: str) -> None:
+def test_a_report_that_contradicts_itself_is_refused(update: Update, lie: dict[str, Any], said: str) -> None:
     phase = Phase()
     phase.CopyFrom(PHASE)
     phase.update.CopyFrom(update)
