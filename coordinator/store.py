@@ -104,6 +104,7 @@ CREATE TABLE jobs (
     submitted REAL NOT NULL,
     started REAL,
     ended REAL,
+    attempts INTEGER NOT NULL DEFAULT 0,
     missed TEXT NOT NULL DEFAULT '{}',
     failure BLOB,
     result BLOB,
@@ -313,13 +314,26 @@ class Store:
 
     async def append(self, id: str, what: str, content: bytes) -> int:
         """Write a line to a job's journal and return its number; it is on the disk when this returns."""
+        return await self.append_all(id, [(what, content)])
+
+    async def append_all(self, id: str, lines: Sequence[tuple[str, bytes]]) -> int:
+        """Write lines to a job's journal, all or none, and return the number of the last."""
 
         def work(database: sqlite3.Connection) -> int:
-            last = "SELECT coalesce(max(number), 0) FROM journal WHERE job = ?"
-            number = int(database.execute(last, (id,)).fetchone()[0]) + 1
-            line = (id, number, time.time(), what, content)
-            database.execute("INSERT INTO journal (job, number, time, what, content) VALUES (?,?,?,?,?)", line)
-            return number
+            query = "SELECT coalesce(max(number), 0) FROM journal WHERE job = ?"
+            last, now = int(database.execute(query, (id,)).fetchone()[0]), time.time()
+            rows = [(id, last + place, now, *line) for place, line in enumerate(lines, 1)]
+            database.executemany("INSERT INTO journal (job, number, time, what, content) VALUES (?,?,?,?,?)", rows)
+            return last + len(rows)
+
+        return await self._change(work)
+
+    async def next_attempt(self, id: str) -> int:
+        """Count one more attempt at a job, and return how many there were; the first is 1."""
+
+        def work(database: sqlite3.Connection) -> int:
+            database.execute("UPDATE jobs SET attempts = attempts + 1 WHERE id = ?", (id,))
+            return int(database.execute("SELECT attempts FROM jobs WHERE id = ?", (id,)).fetchone()[0])
 
         return await self._change(work)
 

@@ -82,6 +82,9 @@ def test_the_journal_keeps_its_order_and_can_be_struck_from_a_line_on(tmp_path: 
     async def write(store: Store) -> None:
         assert [await store.append("job", what, what.encode()) for what in ("a", "b", "c", "d")] == [1, 2, 3, 4]
         await store.append("another", "z", b"")
+        assert await store.append_all("another", [("y", b""), ("x", b"")]) == 3
+        await add(store, "job")
+        assert [await store.next_attempt("job") for _ in range(2)] == [1, 2]
         await store.truncate_after("job", 2)
         assert await store.append("job", "e", b"e") == 3
         assert await store.value("job", "salt", lambda: "drawn") == "drawn"
@@ -93,7 +96,8 @@ def test_the_journal_keeps_its_order_and_can_be_struck_from_a_line_on(tmp_path: 
             (3, "e", b"e"),
         ]
         assert await store.value("job", "salt", lambda: "drawn anew") == "drawn"
-        assert len(await store.entries("another")) == 1
+        assert [one.what for one in await store.entries("another")] == ["z", "y", "x"]
+        assert await store.next_attempt("job") == 3
 
     with_store(tmp_path, write)
     with_store(tmp_path, read)
