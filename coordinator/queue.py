@@ -12,7 +12,7 @@ from coordinator.job import Job
 from coordinator.job_runner import JobRunner
 from coordinator.metrics import FINISHED, GIVEN_UP, STOPPED, CoordinatorMetrics, failed
 from coordinator.roster import Roster
-from coordinator.store import BEGUN, ENDED, State, Store, StoredJob
+from coordinator.store import BEGUN, ENDED, State, Store, StoredJob, StoreError
 from coordinator.telling import Bell, Telling
 from fedora_vfl.errors import FedoraError, PartyError, SettingsError, to_failure
 from fedora_vfl.process import logs
@@ -159,6 +159,8 @@ class JobQueue:
         match work.exception():
             case None:
                 return Ending(State.FINISHED, FINISHED, result=work.result())
+            case StoreError() as error:
+                raise error  # nothing can be noted of it: the coordinator ends, and the job is still there
             case FedoraError() as error:
                 log.error("%s", discreet(error))
                 return Ending(State.FAILED, failed(error.kind), to_failure(error, reporter=""))
