@@ -16,6 +16,7 @@ from coordinator.store import BEGUN, ENDED, State, Store, StoredJob, StoreError
 from coordinator.telling import Bell, Telling
 from fedora_vfl.errors import FedoraError, PartyError, SettingsError, to_failure
 from fedora_vfl.process import logs
+from fedora_vfl.process.exhaustion import exhausted
 from fedora_vfl.process.logs import discreet, unexpected
 from fedora_vfl.settings.federation import Federation
 from fedora_vfl.settings.files import parse
@@ -165,10 +166,8 @@ class JobQueue:
                 log.error("%s", discreet(error))
                 return Ending(State.FAILED, failed(error.kind), to_failure(error, reporter=""))
             case error:
-                log.error("%s", unexpected(error))
-                reason = f"failed with an unexpected {type(error).__name__}: {error}"
-                failure = Failure(kind=Failure.INTERNAL, culprit=COORDINATOR, reason=reason)
-                return Ending(State.FAILED, failed(Failure.INTERNAL), failure)
+                failure = unforeseen(error)
+                return Ending(State.FAILED, failed(failure.kind), failure)
 
     async def _end(self, job: StoredJob, ending: Ending) -> None:
         """Write down how a job ended, unless that is known, and tell those who follow it."""
@@ -263,6 +262,14 @@ def _interrupted(job: StoredJob) -> Ending:
         return _cancelled(job.cancelled_by)
     failure = Failure(kind=Failure.INTERNAL, culprit=COORDINATOR, reason="was restarted while the job ran")
     return Ending(State.FAILED, STOPPED, failure)
+
+
+def unforeseen(error: BaseException) -> Failure:
+    """Log an error that nobody foresaw, and say it in a sentence."""
+    log.error("%s", unexpected(error))
+    missing = exhausted(error)
+    reason = missing or f"failed with an unexpected {type(error).__name__}: {error}"
+    return Failure(kind=Failure.DATA if missing else Failure.INTERNAL, culprit=COORDINATOR, reason=reason)
 
 
 def without_ids(settings: str) -> str:
