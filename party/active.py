@@ -141,7 +141,7 @@ class Active(Role):
             timeout = self.context.federation.deadlines.step
             await exchange.send(Kind.GRADIENT, phase, step, gradient, timeout=timeout)
         if joint.forget:
-            await messages.agree(omega, step=step)
+            await messages.agree(omega, most=rule.most, step=step)
         of_u, of_r = (gradients[len(self.exchanges) :] for gradients in found)
         told.change_squared = self.round_of(rule, of_u, of_r, omega)
 
@@ -217,7 +217,10 @@ class Active(Role):
         """Return every passive party's embedding of one batch."""
         timeout = self.context.federation.deadlines.step
         due = (one.receive(Kind.EMBEDDING, phase, step, rows, timeout=timeout) for one in online)
-        return dict(zip((one.link.peer for one in online), await asyncio.gather(*due), strict=True))
+        sent = dict(zip((one.link.peer for one in online), await asyncio.gather(*due), strict=True))
+        for party, embedding in sent.items():
+            self.consent.embedding(embedding, phase, sender=party)
+        return sent
 
     async def _answer(
         self, online: Sequence[TensorExchange], phase: Phase, step: int, rows: Tensor, sent: Mapping[str, Tensor]

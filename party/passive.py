@@ -17,7 +17,7 @@ from fedora_vfl.wire.tls import Member
 from party.batches import PARTS, parts_of
 from party.exchange import ExchangeLink, TensorExchange, expect
 from party.request import check_rows
-from party.role import Role, Tell
+from party.role import HELD_OUT, Role, Tell
 from party.updates import JointRounds, Rule
 from party.updates.dual_messages import DualMessages
 from party.updates.rule import gradients_of
@@ -50,7 +50,13 @@ class Passive(Role):
         await reach(self._channel, active.address, deadlines.join, **secured)
         call: grpc.aio.StreamStreamCall[bytes, bytes] = self._channel.stream_stream(path(OPEN))()
         self._link = Link(
-            call, me=name, peer=active.name, meter=self.context.meter, pack=tensors.pack, unpack=tensors.unpack
+            call,
+            me=name,
+            peer=active.name,
+            meter=self.context.meter,
+            pack=tensors.pack,
+            unpack=tensors.unpack,
+            in_pieces=True,
         )
         greeting = Greeting(protocol=PROTOCOL, party=name, job=self.job.job)
         self.exchanges = [TensorExchange(self._link, self.job.encoding, 0, self.context.metrics.clock)]
@@ -71,6 +77,7 @@ class Passive(Role):
         async def absorb() -> None:
             step, embedding = unanswered.popleft()
             gradient = await exchange.receive(Kind.GRADIENT, phase, step, len(embedding), timeout=timeout)
+            self.consent.gradient(gradient, phase, rows=report.rows, sender=exchange.link.peer)
             torch.autograd.backward(embedding, gradient)
             rule.step()
 
@@ -97,7 +104,10 @@ class Passive(Role):
             if isinstance(rule, JointRounds):
                 answered = phase.joint.forget + phase.joint.remaining
                 gradient = await exchange.receive(Kind.GRADIENT, phase, step, answered, timeout=timeout)
-                omega = await messages.agree(None, step=step) if phase.joint.forget else 0.0
+                for part in parts_of(gradient, phase.joint)[:HELD_OUT]:
+                    if len(part):
+                        self.consent.gradient(part, phase, rows=len(part), sender=exchange.link.peer)
+                omega = await messages.agree(None, most=rule.most, step=step) if phase.joint.forget else 0.0
                 both = [
                     gradients_of(rule.parameters, one, part)
                     for one, part in zip(sent, parts_of(gradient, phase.joint), strict=False)

@@ -105,6 +105,7 @@ def role_of(place: int, joint: reference.Joint, forget: Tensor, queues: dict[tup
         Line(name, peer, queues[name, peer], queues[peer, name]) for peer in (PARTIES[:2] if active else ("active",))
     ]
     role.exchanges = [TensorExchange(line, "float32", WIDTH, clock) for line in lines]
+    role.consent = SimpleNamespace(gradient=lambda *_, **__: None, embedding=lambda *_, **__: None)
     role._state, role._noise = state, Noise(None, party=name)
     assert isinstance(role, Role)
     return role

@@ -20,16 +20,17 @@ class DualMessages:
     def __init__(self, end: PhaseEnd) -> None:
         self._end = end
 
-    async def agree(self, omega: float | None, *, step: int = 0) -> float:
+    async def agree(self, omega: float | None, *, most: float, step: int = 0) -> float:
         """Send every passive party the scalar form's Ω, or, given none, hear it from the active party.
 
-        `step` is the round of a joint phase, whose gradients the message comes right behind.
+        `most` is as far as the phase can have brought it, `step` the round of a joint phase, whose gradients the
+        message comes right behind.
         """
         if omega is None:
             (dual,) = await self._receive(step)
-            if not math.isfinite(dual.omega) or dual.omega < 0:
+            if not 0 <= dual.omega <= most or not math.isfinite(dual.omega):
                 (link,) = self._end.links
-                raise PartyError(link.peer, f"sent {dual.omega} as dual variable; it should be finite and not negative")
+                raise PartyError(link.peer, f"sent {dual.omega:g} as dual variable; it should be from 0 to {most:g}")
             return dual.omega
         await self._send(Dual(omega=omega), step)
         return omega

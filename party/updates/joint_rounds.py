@@ -53,6 +53,11 @@ class JointRounds(Rule):
         found: float = self.memory.of("compare").get("level", 0.0)
         return max(self.settings.ceiling, found)
 
+    @property
+    def most(self) -> float:
+        """The largest Ω that the active party may send."""
+        return self.settings.omega_max if self.scalar else 1.0
+
     def ascend(self, loss: float) -> float:
         """Ω ← max(0, Ω + σ·(λ − L_u)), and 0 where L_u has reached λ: at the party that knows L_u.
 
