@@ -23,7 +23,7 @@ class Scales(Settings):
     dual_step: PositiveFloat = 1.0  # σ, in units of the ceiling
     omega_max: PositiveFloat | None = None  # 1, or 4 for `uncertain`
     ceiling: Annotated[float, Field(gt=0, le=1)] | None = None  # of L_u, as a share of its largest; 0.5, or 0.97
-    step: PositiveFloat = 0.01  # of a tensor's size, in the smallest request
+    step: PositiveFloat = 0.03  # of a tensor's size, with the largest budget
     projected: bool = True  # whether the push leaves out what would raise L_r
     fade: Annotated[float, Field(ge=0, lt=1)] = 0.1  # share by which a value without any support fades in a round
     early_stop: bool = True  # whether recovery ends once D_u is like rows never seen

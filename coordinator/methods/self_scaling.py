@@ -32,6 +32,7 @@ COMPARISON, RETREAT = "comparison", "retreat"
 # What the rounds may exchange, as shares of what retraining takes: up to FEW rows, and from a tenth of all rows on.
 FEW, LEAST_SHARE, MOST_SHARE, MANY = 50, 0.01, 0.08, 0.1
 UNCERTAIN_SHARE = 0.16
+LEAST_STEP = 0.25  # of the step: few rows need, and few rows of D_r bear, only a small change
 # Retraining to convergence takes at least so many epochs, whatever the model at hand was given.
 LEAST_EPOCHS = 10
 LEAST_ROUNDS = 8
@@ -75,7 +76,7 @@ def auto(problem: Problem) -> Method[MethodResult]:
 def pace(problem: Problem, scales: Scales) -> Pace:
     """Divide the budget among comparisons and rounds; half of a pushing round's rows come from D_u."""
     settings, task = problem.settings, problem.task
-    part = settings.budget or _share(problem)
+    part = settings.budget or budget(task.forget, task.remaining, settings.goal)
     rows = part * max(LEAST_EPOCHS, task.train.epochs_from_scratch) * task.remaining
     compared = min(task.forget, max(8, int(COMPARED * rows)))
     held_out = min(task.validation or task.test, max(16, int(COMPARED * rows)))
@@ -90,17 +91,19 @@ def pace(problem: Problem, scales: Scales) -> Pace:
     push = 0 if "unlearning-loss" in settings.without else math.ceil(rounds * (scales.push_share or 1.0))
     if push and not settings.rounds and task.forget <= FEW:
         push = min(push, max(2, math.ceil(min(scales.passes or 1.0, rounds) * task.forget / forget)))
-    step = scales.step * math.sqrt(part / LEAST_SHARE)
+    step = scales.step * _between(LEAST_STEP, 1.0, (part - LEAST_SHARE) / (MOST_SHARE - LEAST_SHARE))
     return Pace(push, rounds - push, forget, remaining, compared, held_out, step)
 
 
-def _share(problem: Problem) -> float:
-    """Return the budget that suits a request: from a hundredth for few rows to MOST_SHARE for a tenth of all."""
-    if problem.settings.goal == "uncertain":
+def budget(forget: int, remaining: int, goal: str) -> float:
+    """Return the share of retraining's rows that suits a request, from LEAST_SHARE to MOST_SHARE."""
+    if goal == "uncertain":
         return UNCERTAIN_SHARE
-    rows, all_rows = problem.task.forget, problem.task.forget + problem.task.remaining
-    of_many = (rows - FEW) / max(1.0, MANY * all_rows - FEW)
-    return LEAST_SHARE + (MOST_SHARE - LEAST_SHARE) * min(1.0, max(0.0, of_many))
+    return _between(LEAST_SHARE, MOST_SHARE, (forget - FEW) / max(1.0, MANY * (forget + remaining) - FEW))
+
+
+def _between(least: float, most: float, part: float) -> float:
+    return least + (most - least) * min(1.0, max(0.0, part))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from rich.table import Column
 
 from coordinator.methods.primal_dual import RECOVERY, REMAINING_PHASE, UNLEARNING
 from coordinator.methods.proof import NAME as CERTIFICATE
+from coordinator.methods.self_scaling import COMPARISON, RETREAT
 from fedora_vfl.errors import in_one_line
 from protos.fedora.v1.control_pb2 import Event, PhaseFinished, PhaseStarted
 
@@ -17,7 +18,8 @@ MEASURING = "measuring"
 # Phases that a reader takes for one stage of the job. Any other phase is a stage of its own.
 STAGES = {
     REMAINING_PHASE: UNLEARNING,
-    **dict.fromkeys(("test", "validation", "forgotten", "members", "probe"), MEASURING),
+    RETREAT: UNLEARNING,
+    **dict.fromkeys(("test", "validation", "forgotten", "members", "probe", COMPARISON), MEASURING),
 }
 
 # A stage is told in about this many lines, its last round always; in a terminal only the open-ended ones are.
@@ -170,7 +172,7 @@ def _figures(finished: PhaseFinished) -> dict[str, str]:
             return {"remaining accuracy": f"{finished.accuracy:.1%}"}
         case "test":
             return {"test loss": f"{finished.loss:.4f}", "accuracy": f"{finished.accuracy:.2%}"}
-        case "validation" | "forgotten" | "members" | "probe":
+        case "validation" | "forgotten" | "members" | "probe" | "comparison":
             return {}  # their figures come with the report, where they can be compared
         case "certificate":
             return {"L_u": f"{finished.loss:.3f}"} if finished.HasField("dual") else {}
