@@ -166,6 +166,8 @@ class Unlearning:
             return self._run_joint(phase)
         before = self._values()
         batches = self._draw(phase)
+        if phase.update.HasField("observe"):
+            return self._observe(phase, torch.cat(batches))
         self.joint.bottoms.train(phase.train_mode)
         self.joint.top.train(phase.train_mode)
         run = self._ascend if phase.update.HasField("dual_ascent") else self._descend
@@ -251,6 +253,15 @@ class Unlearning:
                         one.mul_(1 - rule.fade / (1 + support / (1e-5 * float(support.mean()))))
         count = sum(len(batch) for batch in batches)
         return total / count if count else math.nan
+
+    def _observe(self, phase: Phase, rows: Tensor) -> PhaseOutcome:
+        """Look at L_u, the networks in eval mode."""
+        self._mode(False)
+        with torch.no_grad():
+            p = self.joint.logits(rows).log_softmax(dim=1)
+        entropy = -(p.exp() * p).sum(dim=1)
+        each = phase.loss.uncertainty.omega * (2 * entropy - torch.log(torch.tensor(float(p.shape[1]))))
+        return PhaseOutcome(len(rows), float(each.mean()), 0.0, 0.0, 0.0)
 
     def _run_joint(self, phase: Phase) -> PhaseOutcome:
         """Run joint rounds, a comparison, or a step back."""
