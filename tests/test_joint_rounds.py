@@ -165,9 +165,16 @@ async def unlearn(settings: dict[str, Any]) -> tuple[list[Phase], list[Role]]:
                 assert value.equal(joint.top.state_dict()[name])
             found = outcome(reports[2])
             assert found.within_bounds == plain_outcome.within_bounds
-            phase, other = here.send(found), there.send(plain_outcome)
-    except StopIteration:
-        return phases, roles
+            try:
+                phase = here.send(found)
+            except StopIteration as stop:
+                with pytest.raises(StopIteration) as ended:
+                    there.send(plain_outcome)
+                assert ended.value.value == stop.value
+                return phases, roles
+            other = there.send(plain_outcome)
+    finally:
+        here.close()
 
 
 @pytest.mark.parametrize(
@@ -176,9 +183,10 @@ async def unlearn(settings: dict[str, Any]) -> tuple[list[Phase], list[Role]]:
         {},
         {"dual": "parameterwise", "audit": True},
         {"goal": "uncertain"},
+        {"goal": "uncertain", "dual": "parameterwise"},
         {"rho": 0.1, "scales": {"projected": False, "fade": 0.0, "early_stop": False, "decay": False}},
     ],
-    ids=["as retrained", "parameterwise", "uncertain", "without its parts"],
+    ids=["as retrained", "parameterwise", "uncertain", "both", "without its parts"],
 )
 def test_joint_rounds_equal_one_process(settings: dict[str, Any]) -> None:
     phases, _ = asyncio.run(unlearn(settings))
