@@ -32,7 +32,7 @@ from fedora_vfl.process import logs
 from fedora_vfl.sampling.rows import rows_drawn
 from fedora_vfl.settings.bounds import MOST_BATCH_VALUES
 from fedora_vfl.settings.federation import Federation
-from fedora_vfl.wire.encodings import encoding_named
+from fedora_vfl.wire.choice import encodings_of
 from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.control_pb2 import (
     Accepted,
@@ -120,7 +120,7 @@ class Engine:
             Samples.PROBE: active.probe,
             Samples.REMAINING: active.train,
         }
-        self._cost = CostModel(self.rows, active.embedding, encoding_named(setup.encoding), len(setup.passive))
+        self._cost = CostModel(self.rows, active.embedding, encodings_of(setup))
         return ready
 
     async def request(self, request: Request) -> Accepted:

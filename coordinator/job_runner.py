@@ -30,6 +30,7 @@ from fedora_vfl.settings.federation import Federation
 from fedora_vfl.settings.files import parse
 from fedora_vfl.settings.model import MODEL_NAME
 from fedora_vfl.signing import SigningKey, canonical
+from fedora_vfl.wire.choice import told
 from fedora_vfl.wire.protocol import VERSION
 from protos.fedora.v1.control_pb2 import Classes, Ids, Pending, Ready, Request, Result, Setup, Statement
 from protos.fedora.v1.phase_pb2 import Samples
@@ -71,6 +72,7 @@ class JobRunner:
         self._models: dict[str, ModelRecord] = {}
         self._dropping = False  # whether parties may have dropped the rows
         self._requests = [self._number]  # to forget, each by the job that brought it
+        self._wire: dict[str, dict[str, str | bool]] = {}  # how tensors travel, where not as they are
         self._commitment = ""  # of all parties to the rows to forget
         self._training = job.train  # how the original model came about, also where it was loaded
 
@@ -114,12 +116,14 @@ class JobRunner:
             alignment=self._federation.alignment,
             model=job.model.model_dump_json() if job.model else "",
             encoding=job.wire.encoding,
+            links=job.wire.links(list(self._federation.passive)),
             load=job.train.load or "",
             allow_remembering=job.train.allow_remembering,
             take_up_pending=bool(job.forget and job.forget.pending),
             saves=job.new_names(),
             submitted_by=self._submitted_by,
         )
+        self._wire = told(setup)
         ready = await self._engine.setup(setup)
         common = ready[self._federation.active.name]
         if common.training and not job.train.rounds:
@@ -250,7 +254,7 @@ class JobRunner:
             request=JointRequest(rows=task.forget, commitment=self._commitment, asked=digest(asked)),
             method=Method(
                 name=unlearn.method,
-                settings=unlearn.model_dump(mode="json"),
+                settings=unlearn.model_dump(mode="json") | ({"wire": self._wire} if self._wire else {}),
                 # What is said of recovery is said only where there was one.
                 goal=None if ending.pushed and goal == "as-retrained" else goal,
                 dual=settings.dual if settings else None,

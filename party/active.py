@@ -43,7 +43,7 @@ class Active(Role):
         split = assign(records.ids, records.split, self.context.settings.data.test_fraction, origin=records.origin)
         links = [await self._exchange_server.arrival(self.job.job, name) for name in self.job.passive]
         clock = self.context.metrics.clock
-        self.exchanges = [TensorExchange(link, self.job.encoding, 0, clock) for link in links]
+        self.exchanges = [TensorExchange(link, self.encodings[link.peer], clock, passive=link.peer) for link in links]
         held = set(self.ids)
         ids = {one: part for one, part in zip(records.ids, split, strict=True) if one in held}
         return await self.alignment.arrange(links, ids, timeout=federation.deadlines.setup)
@@ -57,7 +57,7 @@ class Active(Role):
         kept: list[tuple[Tensor, dict[str, Tensor]]] = []
         for step, rows in enumerate(drawn):
             own = [state.embed(rows, phase, step)] if state.inputs else []
-            sent = await self._collect(online, phase, step, len(rows))
+            sent = await self._collect(online, phase, step, rows)
             if rule.needs_gradients:
                 for embedding in sent.values():
                     embedding.requires_grad_()
@@ -126,7 +126,9 @@ class Active(Role):
         told = state.figures[assess.model] = {name: one for name, one in figures.items() if name not in left_out}
         return Assessment(figures=told, left_out=left_out)
 
-    async def _collect(self, online: Sequence[TensorExchange], phase: Phase, step: int, rows: int) -> dict[str, Tensor]:
+    async def _collect(
+        self, online: Sequence[TensorExchange], phase: Phase, step: int, rows: Tensor
+    ) -> dict[str, Tensor]:
         """Return every passive party's embedding of one batch."""
         timeout = self.context.federation.deadlines.step
         due = (one.receive(Kind.EMBEDDING, phase, step, rows, timeout=timeout) for one in online)
@@ -140,7 +142,7 @@ class Active(Role):
         for exchange in online:
             party = exchange.link.peer
             gradient = self.noise.apply(_gradient(sent[party]), rows, phase.number, step, party)
-            await exchange.send(Kind.GRADIENT, phase, step, gradient, timeout=timeout)
+            await exchange.send(Kind.GRADIENT, phase, step, gradient, rows, timeout=timeout)
 
     def _finite(self, loss: float, phase: Phase, step: int) -> float:
         """Pass a loss on, unless there is nothing to learn from it."""

@@ -5,10 +5,11 @@ import math
 from torch import Tensor
 
 from fedora_vfl.errors import FedoraError, PartyError, from_failure
-from fedora_vfl.wire.encodings import encoding_named
+from fedora_vfl.wire.choice import Encodings
 from fedora_vfl.wire.link import Link
 from fedora_vfl.wire.tensors import TensorParcel
 from party.clock import SENDING, WAITING, Clock
+from party.codec import Codec, LinkMemory
 from protos.fedora.v1.exchange_pb2 import Parcel
 from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.meter_pb2 import Kind
@@ -36,21 +37,30 @@ async def expect(link: ExchangeLink, content: str, *, timeout: float, most: int 
 class TensorExchange:
     """Embeddings and gradients over one link, for one job."""
 
-    def __init__(self, link: ExchangeLink, encoding: str, width: int, clock: Clock) -> None:
-        self.link, self.width = link, width
-        self._encoding, self._clock = encoding_named(encoding)(), clock
+    def __init__(self, link: ExchangeLink, encodings: Encodings, clock: Clock, *, passive: str) -> None:
+        """`passive` is the party at the link's passive end."""
+        self.link, self.width = link, 0  # the embedding's, once the networks are made
+        self._clock, self._passive, self._encodings = clock, passive, encodings
+        self._codec = Codec(encodings, passive=passive)
 
-    async def send(self, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, timeout: float) -> None:
-        """Begin to send the float32 tensor of one batch, in the job's encoding."""
+    def take(self, width: int, memory: LinkMemory) -> None:
+        """Go on with embeddings of this width, and what is remembered of the link."""
+        self.width, self._codec = width, Codec(self._encodings, passive=self._passive, memory=memory)
+
+    async def send(self, kind: Kind, phase: Phase, step: int, tensor: Tensor, rows: Tensor, *, timeout: float) -> None:
+        """Begin to send the float32 tensor of one batch, whose rows have these numbers, in the job's encoding."""
         with self._clock.spend(SENDING):
-            data, encoding = self._encoding.encode(tensor.detach()), type(self._encoding)
+            data = self._codec.encode(kind, phase, step, tensor.detach(), rows)
+            encoding = self._codec.way(kind, phase).encoding
             parcel = TensorParcel(kind, phase.number, step, encoding, len(tensor), self.width, data)
             await self.link.post(parcel, timeout=timeout)
 
-    async def receive(self, kind: Kind, phase: Phase, step: int, rows: int, *, timeout: float) -> Tensor:
+    async def receive(self, kind: Kind, phase: Phase, step: int, rows: Tensor, *, timeout: float) -> Tensor:
         """Return the float32 tensor of one batch; anything but the one that is due is an error naming the sender."""
+        encoding, count = self._codec.way(kind, phase).encoding, len(rows)
+        size = encoding.nbytes(count, self.width)
         with self._clock.spend(WAITING):
-            most = FRAME_BYTES + self._encoding.nbytes(rows, self.width)
+            most = FRAME_BYTES + size
             parcel = await self.link.receive(timeout=timeout, most=most)
         if isinstance(parcel, Parcel) and parcel.WhichOneof("content") == "failure":
             raise _heard(self.link, parcel.failure)
@@ -60,18 +70,26 @@ class TensorExchange:
             step,
         ):
             raise PartyError(self.link.peer, f"sent {_told(parcel)} where {_due(kind, phase, step)} was due")
-        if (parcel.encoding, parcel.rows, parcel.width) != (type(self._encoding), rows, self.width):
+        due = (encoding.number, count, self.width, size)
+        if (parcel.encoding.number, parcel.rows, parcel.width, len(parcel.data)) != due:
             came = f"{(parcel.rows, parcel.width)} in {parcel.encoding.name}"
-            wanted = f"{(rows, self.width)} in {self._encoding.name}"
+            wanted = f"{(count, self.width)} in {encoding.name}"
             reason = f"sent {_due(kind, phase, step)} with shape {came}; it should be {wanted}"
             raise PartyError(self.link.peer, reason)
-        values = self._encoding.decode(memoryview(parcel.data), rows, self.width)
-        # The sum is finite only if every value is; it takes one pass.
-        if not math.isfinite(values.sum().item()):
-            hint = "its data or a learning rate that is too high may be the cause"
-            reason = f"sent {_due(kind, phase, step)} with values that are not finite; {hint}"
-            raise PartyError(self.link.peer, reason)
-        return values
+
+        def check(values: Tensor) -> None:
+            # The sum is finite only if every value is; it takes one pass.
+            if not math.isfinite(values.sum().item()):
+                hint = "its data or a learning rate that is too high may be the cause"
+                reason = f"sent {_due(kind, phase, step)} with values that are not finite; {hint}"
+                raise PartyError(self.link.peer, reason)
+
+        try:
+            return self._codec.decode(kind, phase, memoryview(parcel.data), rows, self.width, check)
+        except ValueError as error:
+            raise PartyError(
+                self.link.peer, f"sent {_due(kind, phase, step)} that cannot be read: it {error}"
+            ) from None
 
 
 def _heard(link: ExchangeLink, failure: Failure) -> FedoraError:

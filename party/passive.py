@@ -50,7 +50,7 @@ class Passive(Role):
             call, me=name, peer=active.name, meter=self.context.meter, pack=tensors.pack, unpack=tensors.unpack
         )
         greeting = Greeting(protocol=PROTOCOL, party=name, job=self.job.job)
-        self.exchanges = [TensorExchange(self._link, self.job.encoding, 0, self.context.metrics.clock)]
+        self.exchanges = [TensorExchange(self._link, self.encodings[name], self.context.metrics.clock, passive=name)]
         try:
             await self._link.send(Parcel(greeting=greeting), timeout=deadlines.join)
             return await self.alignment.offer(self._link, self.ids, timeout=deadlines.setup)
@@ -63,19 +63,19 @@ class Passive(Role):
         (exchange,) = self.exchanges
         timeout = self.context.federation.deadlines.step
         window = WINDOW if rule.parameters_frozen else 1
-        unanswered: deque[tuple[int, Tensor]] = deque()
+        unanswered: deque[tuple[int, Tensor, Tensor]] = deque()
 
         async def absorb() -> None:
-            step, embedding = unanswered.popleft()
-            gradient = await exchange.receive(Kind.GRADIENT, phase, step, len(embedding), timeout=timeout)
+            step, rows, embedding = unanswered.popleft()
+            gradient = await exchange.receive(Kind.GRADIENT, phase, step, rows, timeout=timeout)
             torch.autograd.backward(embedding, gradient)
             rule.step()
 
         for step, rows in enumerate(drawn):
             embedding = self.noise.apply(self.state.embed(rows, phase, step).cpu(), rows, phase.number, step)
-            await exchange.send(Kind.EMBEDDING, phase, step, embedding, timeout=timeout)
+            await exchange.send(Kind.EMBEDDING, phase, step, embedding, rows, timeout=timeout)
             if rule.needs_gradients:
-                unanswered.append((step, embedding))
+                unanswered.append((step, rows, embedding))
                 if len(unanswered) == window:
                     await absorb()
         while unanswered:

@@ -71,7 +71,7 @@ def break_exchange(change: Change) -> None:
     """Send something else than what is due."""
 
     async def send(
-        self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, timeout: float
+        self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, rows: Tensor, *, timeout: float
     ) -> None:
         parcel = parcel_of(kind, phase.number, step, tensor)
         await self.link.send(change(parcel) if step == STEP else parcel, timeout=timeout)
@@ -83,7 +83,7 @@ def hang() -> None:
     """Stop sending, but stay alive: the process answers pings and does nothing."""
 
     async def send(
-        self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, timeout: float
+        self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, rows: Tensor, *, timeout: float
     ) -> None:
         if step == STEP:
             await asyncio.Event().wait()
@@ -214,7 +214,7 @@ def record_embeddings() -> None:
     receive, kept = TensorExchange.receive, list[Tensor]()
 
     async def recorded(
-        self: TensorExchange, kind: Kind, phase: Phase, step: int, rows: int, *, timeout: float
+        self: TensorExchange, kind: Kind, phase: Phase, step: int, rows: Tensor, *, timeout: float
     ) -> Tensor:
         tensor = await receive(self, kind, phase, step, rows, timeout=timeout)
         if self.link.peer == "passive-1":
