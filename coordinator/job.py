@@ -8,7 +8,7 @@ from coordinator.methods.catalogue import Fedora, MethodSettings
 from coordinator.train import Train
 from coordinator.wire import Wire
 from fedora_vfl.certificates.joint import Kind
-from fedora_vfl.settings.bounds import BatchSize
+from fedora_vfl.settings.bounds import BatchSize, RoundsOrNone
 from fedora_vfl.settings.files import Settings
 from fedora_vfl.settings.model import Model
 from fedora_vfl.wire.protocol import MOST_REQUESTED_IDS
@@ -22,6 +22,7 @@ class Evaluate(Settings):
     """How a model is measured."""
 
     batch_size: BatchSize = 1024
+    every: RoundsOrNone = 0  # also after so many epochs of training; 0: at its end only
 
 
 class Forget(Settings):

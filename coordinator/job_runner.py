@@ -17,7 +17,7 @@ from coordinator.methods.evaluation import evaluation, observation
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.proof import proof
 from coordinator.methods.registry import METHODS, Unlearn
-from coordinator.methods.training import training
+from coordinator.methods.training import Looks, training
 from coordinator.phases import VALIDATION
 from coordinator.result import ModelRecord, forgotten_rows, result
 from coordinator.train import Train
@@ -162,7 +162,8 @@ class JobRunner:
     async def _train(self) -> None:
         """Train the original model, measure it and save it."""
         job, engine = self._job, self._engine
-        await engine.perform(training(job.train, seed=job.seed), rounds=job.train.rounds)
+        looks = Looks(job.evaluate.every, job.evaluate.batch_size) if job.evaluate.every else None
+        await engine.perform(training(job.train, seed=job.seed, looks=looks), rounds=job.train.rounds)
         if job.forget:
             await self._measure(ORIGINAL, ["train"], saved_as=job.train.save, overwrite=job.train.overwrite)
         else:

@@ -19,6 +19,7 @@ from party.exchange import TensorExchange
 from party.exchange_server import ExchangeServer
 from party.request import resolve
 from party.role import Role, Tell
+from party.schedule import Schedule
 from party.updates import Rule
 from protos.fedora.v1.control_pb2 import Assess, Assessment, Request, Setup
 from protos.fedora.v1.exchange_pb2 import Forget, Order, Parcel
@@ -69,6 +70,7 @@ class Active(Role):
                 torch.autograd.backward(losses.reduce(phase.loss, each, report.rows))
                 await self._answer(online, phase, step, rows, sent)
                 rule.step()
+                self._step_again(phase, step, rows, sent, rule, report)
             report.correct += int((logits.detach().argmax(dim=1) == labels).sum())
             if phase.update.observe.record or phase.update.observe.confidence:
                 kept.append((logits.cpu(), {name: sent[name] for name in phase.update.observe.cache}))
@@ -78,6 +80,19 @@ class Active(Role):
                 mean = report.loss_sum / seen if self.consent.tells_progress else None
                 await tell(Progress(phase=phase.number, steps=step + 1, of_steps=len(drawn), loss=mean))
         self._keep(phase, drawn, kept)
+
+    def _step_again(
+        self, phase: Phase, step: int, rows: Tensor, sent: Mapping[str, Tensor], rule: Rule, report: Report
+    ) -> None:
+        """Take the further steps of a schedule, with the embeddings as they came and everything of one's own anew."""
+        state, kept = self.state, {name: one.detach() for name, one in sent.items()}
+        assert state.labels is not None
+        for _ in range(1, Schedule.of(phase).local_steps):
+            own = [state.embed(rows, phase, step)] if state.inputs else []
+            logits: Tensor = state.networks["top"](torch.cat([*self._in_order(kept, rows), *own], dim=1))
+            each = losses.per_sample(phase.loss, logits, state.labels[rows].to(state.device))
+            torch.autograd.backward(losses.reduce(phase.loss, each, report.rows))
+            rule.step()
 
     def _in_order(self, sent: Mapping[str, Tensor], rows: Tensor) -> list[Tensor]:
         """Return every passive party's embedding of some rows, those of parties that are offline from memory."""

@@ -1,6 +1,6 @@
 """One party's state in a job, all of it: what it knows of rows, networks, rules and requests, and how that is kept."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -135,14 +135,13 @@ class PartyState:
         """The names and sizes of the networks."""
         return Model.model_validate(self.description["model"])
 
-    def embed(self, rows: Tensor, phase: Phase, step: int) -> Tensor:
-        """Return h_i = φ_i(A_i; θ_i) for some rows."""
+    def embed(self, rows: Tensor, phase: Phase, step: int, network: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """Return h_i = φ_i(A_i; θ_i) for some rows, or with other parameters by a network that has them."""
         assert self.inputs is not None
         batch = self.inputs.batch(rows)
         if batch.dim() == 4 and (phase.augmentation.flip or phase.augmentation.shift):
             batch = augment(batch, phase.augmentation, phase.plan.seed, step)
-        embedding: Tensor = self.networks["bottom"](batch.to(self.device))
-        return embedding
+        return (network or self.networks["bottom"])(batch.to(self.device))
 
     def move_to(self, device: torch.device) -> None:
         """Compute on this device from now on."""

@@ -10,7 +10,7 @@ from coordinator.phases import FORGET, TEST, TRAIN, learn, look
 from coordinator.wire import Wire
 from fedora_vfl.errors import SettingsError
 from fedora_vfl.settings.files import check
-from fedora_vfl.wire.choice import STANDING, Encodings, encodings_of
+from fedora_vfl.wire.choice import STEPPING, Encodings, encodings_of
 from fedora_vfl.wire.encodings import Float32, Int4, Int8, TensorEncoding, TopK, encoding_named
 from party.codec import Codec, LinkMemories
 from party.updates import RULES
@@ -103,8 +103,9 @@ def test_phases_in_which_parameters_stand_still_neither_use_nor_change_the_memor
     assert (before != 0).sum() == 2 * 3
 
 
-def test_the_rules_that_stand_still_are_those_of_the_parties() -> None:
-    assert {name for name, rule in RULES.items() if rule.parameters_frozen} == STANDING
+def test_rules_with_error_feedback_get_gradients_and_move_parameters() -> None:
+    rules = [RULES[name] for name in STEPPING]
+    assert all(rule.needs_gradients and not rule.parameters_frozen for rule in rules)
 
 
 def test_without_feedback_rounding_is_drawn_from_phase_party_direction_and_step() -> None:

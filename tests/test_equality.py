@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fedora_vfl.cluster.preparation import prepare
 from tests import reference, wired_reference
 from tests.conftest import as_job, run, write_people
 
@@ -79,6 +80,39 @@ def test_a_run_whose_encoding_leaves_something_out_equals_one_process(name: str,
     wired_reference.train(joint, job)
     joint.assert_saved(tmp_path / "run", "original")
     assert result["bytes"]["tensor"] == result["bytes"]["predicted"]
+
+
+SCHEDULES: dict[str, dict[str, Any]] = {
+    "three batches under way beside the one that is due, Adam": {"train": {**ADAM, "overlap": 3, "batch_size": 32}},
+    "three steps for one exchange, SGD with momentum": {"train": {**SGD, "lr": 0.02, "local_steps": 3}},
+    "both, over a line that leaves something out": {
+        "train": {**ADAM, "overlap": 2, "local_steps": 2, "batch_size": 50},
+        "wire": {"embeddings": "int4", "gradients": "int2", "error_feedback": True},
+    },
+    "more batches under way than an epoch has": {"train": {**ADAM, "overlap": 20, "epochs": 2, "warmup": 0}},
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_run_with_a_schedule_equals_one_process_that_follows_it(name: str, tmp_path: Path) -> None:
+    content = {"data": {**DIGITS, "parties": 2, "active_features": True}, "model": CNN, "seed": 7, **SCHEDULES[name]}
+    run(content, tmp_path / "run")
+    job = as_job(content)
+    joint = reference.join(tmp_path / "run", job)
+    wired_reference.train(joint, job)
+    joint.assert_saved(tmp_path / "run", "original")
+
+
+def test_the_reference_of_schedules_is_the_exact_one_where_there_is_none(tmp_path: Path) -> None:
+    content = {"data": {**DIGITS, "parties": 2, "active_features": True}, "model": CNN, "train": SGD, "seed": 7}
+    job = as_job(content)
+    prepare(job, origin=tmp_path / "job.yaml", out=tmp_path / "run", threads=1)
+    one, other = (reference.join(tmp_path / "run", job) for _ in range(2))
+    reference.train(one, job)
+    wired_reference.train(other, job)
+    for party, expected in one.state().items():
+        for name, value in other.state()[party].items():
+            assert value.equal(expected[name])
 
 
 def test_the_same_seed_gives_the_same_model_and_another_seed_another(tmp_path: Path, people: Path) -> None:

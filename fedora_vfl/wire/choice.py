@@ -9,8 +9,8 @@ from protos.fedora.v1.control_pb2 import LinkEncoding, Setup
 from protos.fedora.v1.meter_pb2 import Kind
 from protos.fedora.v1.phase_pb2 import Phase
 
-# Update rules that leave parameters as they are until their phase ends.
-STANDING = frozenset({"observe", "dual_ascent", "influence", "residual"})
+# Update rules that take a step with every batch, down one loss or up: error feedback is for them.
+STEPPING = frozenset({"sgd", "adam", "primal_descent", "ascent", "correction"})
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,14 @@ class Encodings:
     def way(self, kind: Kind, phase: Phase) -> Way:
         """Return how embeddings or gradients travel in a phase.
 
-        Error feedback is for phases in which parameters move: a row comes again, and what was left out is made up for.
-        In others an embedding is seen as it arrives, and travels in the encoding of evaluation; what gradients add up
-        to there is right on average, as they are rounded at random.
+        Error feedback is for phases that take steps: a row comes again, and what was left out is made up for. In others
+        an embedding is seen as it arrives, and travels in the encoding of evaluation; what gradients add up to there is
+        right on average, as they are rounded at random.
         """
-        standing = phase.update.WhichOneof("rule") in STANDING
-        feedback = self.error_feedback and not standing and not phase.forward_only
+        feedback = self.error_feedback and phase.update.WhichOneof("rule") in STEPPING
         if kind == Kind.GRADIENT:
             return Way(self.gradients, feedback, random=not feedback)
-        if phase.forward_only or (standing and self.error_feedback):
+        if phase.forward_only or (self.error_feedback and not feedback):
             return Way(self.evaluation)
         return Way(self.embeddings, feedback, random=not feedback)
 

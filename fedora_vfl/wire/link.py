@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from fedora_vfl.errors import PartyError
 from fedora_vfl.wire.channels import LARGEST_EXCHANGE_BYTES
 from fedora_vfl.wire.meter import Meter, Packed
-from fedora_vfl.wire.protocol import MOST_REQUESTED_IDS, is_name
+from fedora_vfl.wire.protocol import MOST_OVERLAP, MOST_REQUESTED_IDS, is_name
 from fedora_vfl.wire.tensors import read_varint
 from protos.fedora.v1.control_pb2 import FromCoordinator, FromParty
 from protos.fedora.v1.failure_pb2 import Failure
@@ -21,7 +21,7 @@ Received = TypeVar("Received")
 
 # Messages read ahead of the one who wants them. More than a sender ever has under way without an answer (see
 # party/passive.py), so that two ends that both write cannot wait for each other for ever.
-READ_AHEAD = 8
+READ_AHEAD = MOST_OVERLAP + 8
 # And no more than this many bytes of them, so that a peer cannot fill the memory: four of the largest batches.
 READ_AHEAD_BYTES = 256 * 1024 * 1024
 MOST_FIRST_BYTES = 16 * 1024  # of the message in which a caller says who it is
