@@ -162,8 +162,8 @@ class JobRunner:
     async def _train(self) -> None:
         """Train the original model, measure it and save it."""
         job, engine = self._job, self._engine
-        looks = Looks(job.evaluate.every, job.evaluate.batch_size) if job.evaluate.every else None
-        await engine.perform(training(job.train, seed=job.seed, looks=looks), rounds=job.train.rounds)
+        between = Looks(job.evaluate.every, job.evaluate.batch_size) if job.evaluate.every else None
+        await engine.perform(training(job.train, seed=job.seed, looks=between), rounds=job.train.rounds)
         if job.forget:
             await self._measure(ORIGINAL, ["train"], saved_as=job.train.save, overwrite=job.train.overwrite)
         else:

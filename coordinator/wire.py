@@ -36,7 +36,7 @@ class Wire(LinkWire):
     """How values travel: on all links, and on those of some parties otherwise."""
 
     encoding: Annotated[str, Field(validation_alias=AliasChoices("encoding", "dtype"))] = "float32"
-    parties: Annotated[dict[str, LinkWire], Field(max_length=MOST_PARTIES, default_factory=dict)]
+    parties: dict[str, LinkWire] = Field(default_factory=dict, max_length=MOST_PARTIES)
 
     def link(self, party: str) -> LinkEncoding:
         """Return the encodings of one passive party's link; what its own section leaves open, the job's says."""

@@ -57,7 +57,7 @@ def names_of(kind: type[BaseModel]) -> str:
         ("train: {load: runs/first}", "train.load", "did you mean `from`? ", names_of(Train)),
         ("train: {augment: {shfit: 1}}", "train.augment.shfit", "did you mean `shift`? ", "flip, shift"),
         ("tain: {epochs: 3}", "tain", "did you mean `train`? ", names_of(Job)),
-        ("evaluate: {rounds: 3}", "evaluate.rounds", "", "batch_size"),
+        ("evaluate: {rounds: 3}", "evaluate.rounds", "", "batch_size, every"),
         ("wire: {type: float16}", "wire.type", "did you mean `encoding`? ", names_of(Wire)),
     ],
 )

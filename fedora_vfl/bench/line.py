@@ -76,7 +76,7 @@ async def serve(address: str) -> None:
 
     server = grpc.aio.server(options=OPTIONS)
     service, method = METHOD[1:].split("/")
-    handlers = {method: grpc.stream_stream_rpc_method_handler(open_stream)}
+    handlers: dict[str, Any] = {method: grpc.stream_stream_rpc_method_handler(open_stream)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
     try:
         server.add_insecure_port(address)

@@ -67,9 +67,9 @@ async def measure(
                 federation = prepare(job, origin=work / "job.yaml", out=work / "run", threads=1)
                 async with LocalCluster(work / "run", federation) as cluster:
                     for way in missing:
-                        kept[way] = await _run(cluster, one, way, seed)
-                        write_atomically(_path(out, one, way, seed), json.dumps(asdict(kept[way])).encode())
-                        tell(kept[way])
+                        kept[way] = run = await _run(cluster, one, way, seed)
+                        write_atomically(_path(out, one, way, seed), json.dumps(asdict(run)).encode())
+                        tell(run)
             finally:
                 await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
         runs += [run for run in kept.values() if run]
