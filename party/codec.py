@@ -73,14 +73,21 @@ class Codec:
         # One object of each encoding at this end; what it is used for at the other end is done by others of them.
         self._own: dict[type[TensorEncoding], TensorEncoding] = {}
         self._echoes: dict[type[TensorEncoding], TensorEncoding] = {}
+        self._phase: Phase | None = None
+        self._ways: dict[Kind, Way] = {}
 
     def way(self, kind: Kind, phase: Phase) -> Way:
-        """Return how a tensor travels."""
-        return self._encodings.way(kind, phase)
+        """Return how a tensor travels; asked several times for every message, it is worked out once a phase."""
+        if phase is not self._phase:
+            self._phase, self._ways = phase, {}
+        way = self._ways.get(kind)
+        if way is None:
+            way = self._ways[kind] = self._encodings.way(kind, phase)
+        return way
 
     def encode(self, kind: Kind, phase: Phase, step: int, tensor: Tensor, rows: Tensor) -> bytes | memoryview:
         """Return the bytes of the float32 tensor of one batch, whose rows have these numbers."""
-        way = self._encodings.way(kind, phase)
+        way = self.way(kind, phase)
         encoding = _object(self._own, way.encoding)
         encoding.draw_from(self._seed(kind, phase, step) if way.random else None)
         if not way.feedback:
@@ -103,7 +110,7 @@ class Codec:
 
         Raises ValueError for bytes that the encoding cannot have made.
         """
-        way = self._encodings.way(kind, phase)
+        way = self.way(kind, phase)
         values = _object(self._own, way.encoding).decode(data, len(rows), width)
         check(values)
         if way.feedback and kind == Kind.EMBEDDING:

@@ -90,10 +90,9 @@ class Link(Generic[Sent, Received]):
     async def receive(self, *, timeout: float | None = None, most: int | None = None) -> Received:
         """Return the next message; it must come within `timeout` seconds, and one over `most` bytes is not read."""
         try:
-            async with asyncio.timeout(timeout):
-                arrived = await self._arrived.get()
-        except TimeoutError:
-            raise self._silent(f"sent nothing for {timeout:g} s") from None
+            arrived = self._arrived.get_nowait()  # what is there needs no deadline
+        except asyncio.QueueEmpty:
+            arrived = await self._wait(timeout)
         if isinstance(arrived, PartyError):
             self._arrived.put_nowait(arrived)  # whoever asks next is told the same
             raise arrived
@@ -108,6 +107,14 @@ class Link(Generic[Sent, Received]):
             raise PartyError(self.peer, f"sent a message that cannot be read: it {error}", Failure.PROTOCOL) from None
         self.meter.count(self.peer, self.me, packed)
         return message
+
+    async def _wait(self, timeout: float | None) -> bytes | PartyError:
+        """Wait for what arrives next."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._arrived.get()
+        except TimeoutError:
+            raise self._silent(f"sent nothing for {timeout:g} s") from None
 
     def close(self) -> None:
         """Stop reading; the stream itself belongs to the one who opened it."""
