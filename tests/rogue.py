@@ -86,7 +86,7 @@ def send_much(data: bytes, *, at_once: bool) -> None:
     """Send far more than is due in the place of an embedding of the second phase, in pieces or as one message."""
 
     async def send(
-        self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, timeout: float
+        self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, rows: Tensor, *, timeout: float
     ) -> None:
         if (phase.number, step) != (2, STEP):
             await self.link.send(parcel_of(kind, phase.number, step, tensor, agreed=self.agreed), timeout=timeout)
