@@ -14,6 +14,7 @@ from protos.fedora.v1.phase_pb2 import Phase, Progress, Report
 SLACK_SECONDS = 1.0  # clocks of two machines do not run alike
 LARGEST = 1e150  # of a square: sums of a few such are finite
 MOST_FIGURES = 32
+MOST_COUNTED = 2**40  # rows, parameters, multiplications: more is no number of any party's
 OWN = {"change", "figures"}  # what any party may keep back of a phase; the active one also loss and accuracy
 SECTIONS = {"join", "setup", "between", "closing"}  # what the books call the time outside phases
 
@@ -100,6 +101,19 @@ class PhaseProgress:
         self._steps = told.steps
 
 
+class SetupProgress:
+    """How far the parties are with masking ids: each word of a party must be of more than its last."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, int] = {}
+
+    def check(self, party: str, told: Progress) -> None:
+        """Refuse what is no progress."""
+        if told.phase or not self._told.get(party, 0) < told.steps <= told.of_steps or told.of_steps > MOST_COUNTED:
+            raise PartyError(party, "told of progress before the first phase that is none")
+        self._told[party] = told.steps
+
+
 def check_ready(ready: Mapping[str, Ready], *, active: str) -> None:
     """Refuse parties that cannot have what they say, or that do not agree on the rows they have in common."""
     common = ready[active]
@@ -109,8 +123,18 @@ def check_ready(ready: Mapping[str, Ready], *, active: str) -> None:
                 there = getattr(common, field)
                 raise PartyError(name, f"has {getattr(one, field)} {field} rows in common where {active} has {there}")
         shared = one.train + one.validation + one.test + one.probe
-        if not one.train or not one.test or shared > one.own_rows or one.own_rows > 2**40 or one.parameters > 2**40:
+        if (
+            not one.train
+            or not one.test
+            or shared > one.own_rows
+            or one.own_rows > MOST_COUNTED
+            or one.parameters > MOST_COUNTED
+        ):
             raise PartyError(name, "is ready with numbers of rows or parameters that cannot be")
+        if one.aligned.masked > MOST_COUNTED or one.aligned.told not in (0, shared):
+            raise PartyError(name, "is ready with numbers of aligned rows that cannot be")
+        if one.HasField("aligned") != common.HasField("aligned") or one.aligned.kept != common.aligned.kept:
+            raise PartyError(name, f"says of the alignment otherwise than {active}")
         if one.identity:
             check_digest(name, one.identity, what="the name of a training")
     if not 1 <= common.classes <= common.own_rows:

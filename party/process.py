@@ -223,7 +223,7 @@ class PartyProcess:
         self._busy = False
         await link.send(answer)
 
-    async def _setup(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+    async def _setup(self, link: ControlLink, message: FromCoordinator) -> FromParty:
         if self._role:
             raise PartyError(COORDINATOR, "sent a new job before the last one was dismissed")
         logs.in_job(message.setup.job)
@@ -234,7 +234,11 @@ class PartyProcess:
             if self._exchange_server
             else Passive(self._context, message.setup)
         )
-        return FromParty(ready=await self._role.prepare())
+
+        async def tell(progress: Progress) -> None:
+            await link.send(FromParty(progress=progress))
+
+        return FromParty(ready=await self._role.prepare(tell))
 
     async def _phase(self, link: ControlLink, message: FromCoordinator) -> FromParty:
         async def tell(progress: Progress) -> None:
