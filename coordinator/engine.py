@@ -132,8 +132,10 @@ class Engine:
 
     async def request(self, request: Request) -> Accepted:
         """Have the active party find the rows that a request means and tell the others."""
-        # Only the active party is told what the rows have in common; of pending requests each finds the rows itself.
-        others = Request(pending=request.pending) if request.HasField("pending") else Request()
+        # Only the active party is told what the rows have in common; of pending requests each finds the rows itself, of
+        # one that was handed in at a party, that party.
+        each_finds = request.HasField("pending") or request.HasField("request")
+        others = request if each_finds else Request()
         messages = {connection.name: FromCoordinator(request=others) for connection in self._connections}
         messages[self._active] = FromCoordinator(request=request)
         timeout = self._federation.deadlines.setup + GRACE_SECONDS

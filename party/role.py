@@ -14,6 +14,7 @@ from torch import Tensor
 from fedora_vfl.certificates.statement import commit, now, sign_statement, statement
 from fedora_vfl.errors import DataError, PartyError, SettingsError
 from fedora_vfl.settings.files import parse
+from fedora_vfl.settings.matching import Matching
 from fedora_vfl.settings.model import Model
 from fedora_vfl.signing import SigningKey
 from party import batches
@@ -64,7 +65,7 @@ class Role(ABC):
         self.dropped = nothing_dropped()
         self._pending: list[DroppedRequest] = []  # which the job takes up, as this party's list has them
         self.ids: list[str] = []  # of this party's rows, without those that were dropped in earlier jobs
-        self._tell: Tell | None = None
+        self.tell: Tell | None = None  # is handed the progress of a long alignment
 
     @abstractmethod
     async def connect(self) -> Order:
@@ -109,9 +110,8 @@ class Role(ABC):
             raise PartyError("coordinator", "asked for work before the job was set up")
         return self._noise
 
-    async def prepare(self, tell: Tell | None = None) -> Ready:
-        """Join the rows and make the networks; `tell` is handed the progress of a long alignment."""
-        self._tell = tell
+    async def prepare(self) -> Ready:
+        """Join the rows and make the networks."""
         self._check_members()
         self.consent.begin()
         _check_writable(self.context.settings.models)
@@ -229,10 +229,18 @@ class Role(ABC):
         if here != there:
             remedy = "give all members the same federation file, and start them again"
             raise PartyError("coordinator", f"aligns rows by {there!r}, and the file here says {here!r}: {remedy}")
+        self._check_matching()
         try:
             return ALIGNMENTS.get(here)(self._terms)
         except ValueError as error:
             raise SettingsError(f"the federation file's alignment: {error}") from None
+
+    def _check_matching(self) -> None:
+        """Refuse a job whose coordinator compares ids in another way than this party's federation file says."""
+        there = parse(self.job.matching, Matching, origin="matching") if self.job.matching else Matching()
+        if there != self.context.federation.matching:
+            remedy = "give all members the same federation file, and start them again"
+            raise PartyError("coordinator", f"has another `matching` than the federation file here: {remedy}")
 
     @property
     def _terms(self) -> Terms:
@@ -251,8 +259,8 @@ class Role(ABC):
         )
 
     async def _tell_aligning(self, done: int, due: int) -> None:
-        if self._tell:
-            await self._tell(Progress(steps=done, of_steps=due))
+        if self.tell:
+            await self.tell(Progress(steps=done, of_steps=due))
 
     @property
     def _is_active(self) -> bool:

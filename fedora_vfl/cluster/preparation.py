@@ -135,7 +135,7 @@ def _backdoor(job: Job, origin: Path) -> Backdoor | None:
     if job.backdoor is None:
         return None
     forget = job.forget
-    if forget is None or forget.ids is not None or forget.pending:
+    if forget is None or forget.ids is not None or forget.pending or forget.request:
         raise SettingsError(f"{origin}: backdoor: needs `forget` with `classes` or `samples`, the rows it is put into")
     for name in ("classes", "percent", "samples"):
         if name in job.backdoor:

@@ -121,7 +121,9 @@ async def run_locally(
         alignment: How the parties find their common rows.
     """
     with replacing(out):
-        federation = prepare(job, origin=origin, out=out, threads=threads, deadlines=deadlines, tls=tls, alignment=alignment)
+        federation = prepare(
+            job, origin=origin, out=out, threads=threads, deadlines=deadlines, tls=tls, alignment=alignment
+        )
     follow(Event(note=f"starting coordinator, {', '.join(federation.parties)}: one process each"))
     own = [word for file in plugins for word in ("--plugin", str(file.absolute()))]
     programs = {COORDINATOR: ["coordinator", *own], **{name: ["party", *own] for name in federation.parties}}

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
 from fedora_vfl.errors import SettingsError
 from fedora_vfl.settings.files import Settings, load
+from fedora_vfl.settings.matching import Matching
 from fedora_vfl.signing import is_public_key
 from fedora_vfl.wire import addresses
 from fedora_vfl.wire.protocol import COORDINATOR, is_name
@@ -79,6 +80,7 @@ class Federation(Settings):
     deadlines: Deadlines = Deadlines()
     alignment: str = "private"  # how the parties find the rows they have in common; `plain` shows ids to the active one
     open_ids: bool = False  # whether ids may be compared in the open beyond one machine
+    matching: Matching = Matching()  # what may differ between two spellings of one id
     plaintext: bool = False  # whether connections beyond one machine may go without certificates
     keys: dict[str, PublicKey] = Field(default={})  # by member: the key that its signatures are checked with
 
