@@ -6,12 +6,14 @@ works without Python's lock.
 
 import asyncio
 import hashlib
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
 
-import rbcl
-
+from fedora_vfl.errors import SettingsError
 from fedora_vfl.wire.masking import POINT_BYTES
 
 _DOMAIN = b"fedora private alignment, id to point\0"
@@ -24,24 +26,42 @@ class BadPointError(ValueError):
     """The bytes are no point, not written as points are, or the point that is nothing."""
 
 
+@cache
+def library() -> Any:
+    """Load the library when it is first needed.
+
+    `rbcl` unpacks libsodium into a temporary file, which it leaves behind; once it is loaded the file is not needed.
+    """
+    try:
+        import rbcl
+    except OSError as error:
+        folder = tempfile.gettempdir()
+        remedy = "set TMPDIR to a folder that may be written to and may hold programs"
+        raise SettingsError(
+            f"{folder}: the curve library cannot be unpacked and loaded there: {error}; {remedy}"
+        ) from None
+    Path(rbcl._sodium._name).unlink(missing_ok=True)
+    return rbcl
+
+
 def fresh_secret() -> bytes:
     """Return a number to mask by, from the operating system's randomness; it is never written anywhere."""
-    return bytes(rbcl.crypto_core_ristretto255_scalar_random())
+    return bytes(library().crypto_core_ristretto255_scalar_random())
 
 
 def inverse(secret: bytes) -> bytes:
     """Return the number that takes a mask off."""
-    return bytes(rbcl.crypto_core_ristretto255_scalar_invert(secret))
+    return bytes(library().crypto_core_ristretto255_scalar_invert(secret))
 
 
 def public_point(secret: bytes) -> bytes:
     """Return the public key of a secret."""
-    return bytes(rbcl.crypto_scalarmult_ristretto255_base(secret))
+    return bytes(library().crypto_scalarmult_ristretto255_base(secret))
 
 
 def random_points(count: int) -> list[bytes]:
     """Return points that are nobody's id, to hide how many ids there are."""
-    return [rbcl.crypto_core_ristretto255_random() for _ in range(count)]
+    return [library().crypto_core_ristretto255_random() for _ in range(count)]
 
 
 def as_bytes(one: str) -> bytes:
@@ -51,7 +71,7 @@ def as_bytes(one: str) -> bytes:
 
 def hashed(ids: Iterable[str]) -> list[bytes]:
     """Return the point of every id, which says nothing about the points of others."""
-    to_point, digest = rbcl.crypto_core_ristretto255_from_hash, hashlib.sha512
+    to_point, digest = library().crypto_core_ristretto255_from_hash, hashlib.sha512
     return [to_point(digest(_DOMAIN + as_bytes(one)).digest()) for one in ids]
 
 
@@ -60,7 +80,7 @@ def times(secret: bytes, points: Iterable[bytes]) -> list[bytes]:
 
     The library itself refuses a point that is not in canonical form, and one whose product is the identity.
     """
-    multiply = rbcl.crypto_scalarmult_ristretto255
+    multiply = library().crypto_scalarmult_ristretto255
     try:
         return [multiply(secret, point) for point in points]
     except (RuntimeError, ValueError):

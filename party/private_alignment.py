@@ -82,7 +82,7 @@ class PrivateAlignment(Alignment):
     async def offer(self, link: ExchangeLink, ids: Sequence[str], *, timeout: float) -> Order:
         """Send a table of shares, mask the active party's ids, and learn which ids are common."""
         terms, kept = self.terms, await asyncio.to_thread(read_kept, self.terms.keys, self.terms.parties)
-        key = FreshKey.made(terms.party, terms.job, _signing(terms))
+        key = await asyncio.to_thread(FreshKey.made, terms.party, terms.job, _signing(terms))
         call = await asyncio.to_thread(_call, key, kept, ids)
         try:
             await link.send(Parcel(call=call), timeout=timeout)
@@ -110,7 +110,7 @@ class PrivateAlignment(Alignment):
     async def arrange(self, links: Sequence[ExchangeLink], ids: dict[str, str], *, timeout: float) -> Order:
         """Find out which of the own ids all tables have shares for, tell everyone, in one order."""
         terms, kept = self.terms, await asyncio.to_thread(read_kept, self.terms.keys, self.terms.parties)
-        key = FreshKey.made(terms.party, terms.job, _signing(terms))
+        key = await asyncio.to_thread(FreshKey.made, terms.party, terms.job, _signing(terms))
         calls = await _all(self._called(link, kept, timeout) for link in links)
         keys = {link.peer: call for link, call in zip(links, calls, strict=True)}
         for number, link in enumerate(links, 1):

@@ -78,7 +78,7 @@ def test_a_request_handed_in_at_a_passive_party_reaches_the_others_as_places_onl
     out = tmp_path / "out"
     first = as_job({"data": data(tmp_path), **COMMON})
     federation = prepare(first, origin=tmp_path / "job.yaml", out=out, threads=1, alignment="private")
-    forget = {"train": {"from": "model", "epochs": 0}, "forget": {"request": "leaving"}, "seed": 1}
+    forget = {"train": {"from": "original", "epochs": 0, "save": "again"}, "forget": {"request": "leaving"}, "seed": 1}
 
     async def work() -> list[dict[str, Any]]:
         async with LocalCluster(out, federation) as cluster:

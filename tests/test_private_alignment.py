@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-import rbcl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator.reports import SetupProgress
 from fedora_vfl.errors import DataError, PartyError
 from fedora_vfl.signing import SigningKey
 from fedora_vfl.wire.masking import alignment_bytes, slots_in_third
@@ -23,6 +23,7 @@ from party.kept_alignment import KEPT_FILE, rows_of
 from party.private_alignment import AGAIN, DIFFERENCE, WHOLE, rounded_up
 from protos.fedora.v1.exchange_pb2 import Parcel
 from protos.fedora.v1.meter_pb2 import Kind
+from protos.fedora.v1.phase_pb2 import Progress
 from tests.aligning import Change, Outcome, aligned
 
 SETS = ("train", "test", "validation", "probe")
@@ -112,7 +113,7 @@ def test_recorded_traffic_holds_no_id_nor_anything_that_tests_one(tmp_path: Path
     guess = masking.hashed(people(150))[0]
     for word in words:
         try:
-            assert rbcl.crypto_scalarmult_ristretto255(word[:31] + b"\0", guess) not in sent
+            assert masking.library().crypto_scalarmult_ristretto255(word[:31] + b"\0", guess) not in sent
         except (RuntimeError, ValueError):
             continue
 
@@ -172,6 +173,20 @@ def test_padding_hides_how_many_ids_a_party_has(tmp_path: Path) -> None:
         tables = b"".join(Parcel.FromString(one).table.slots for one in outcome.recorded["a", "active"])
         sizes.append((len(points), len(tables)))
     assert sizes[0] == sizes[1]
+
+
+def test_the_curve_library_leaves_no_file_behind() -> None:
+    assert not Path(masking.library()._sodium._name).exists()
+
+
+def test_progress_before_the_first_phase_must_be_progress() -> None:
+    progress = SetupProgress()
+    for steps in (1, 5):
+        progress.check("hospital", Progress(steps=steps, of_steps=9))
+        progress.check("bank", Progress(steps=steps + 1, of_steps=9))
+    for told in (Progress(steps=5, of_steps=9), Progress(steps=10, of_steps=9), Progress(phase=1, steps=7, of_steps=9)):
+        with pytest.raises(PartyError, match="hospital told of progress before the first phase that is none"):
+            progress.check("hospital", told)
 
 
 # Hostile members. Each lies in one way, and is named.

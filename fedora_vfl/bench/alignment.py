@@ -30,6 +30,7 @@ from fedora_vfl.wire.meter import Meter
 from fedora_vfl.wire.tls import Member
 from party.alignment import Terms
 from party.exchange import ExchangeLink
+from party.masking import library
 from party.private_alignment import PrivateAlignment
 from protos.fedora.v1.exchange_pb2 import DESCRIPTOR, Greeting, Parcel
 
@@ -118,8 +119,7 @@ def bare(multiplications: int, *, hashes: int) -> float:
 
 
 def _bare(counts: tuple[int, int]) -> None:
-    import rbcl
-
+    rbcl = library()
     secret = rbcl.crypto_core_ristretto255_scalar_random()
     point = rbcl.crypto_core_ristretto255_random()
     multiply, to_point = rbcl.crypto_scalarmult_ristretto255, rbcl.crypto_core_ristretto255_from_hash
