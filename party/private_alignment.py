@@ -9,6 +9,7 @@ learns what, and why.
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
@@ -65,6 +66,14 @@ Masked = Sequence["asyncio.Future[bytes]"]  # own ids, message by message, as th
 
 WHOLE, DIFFERENCE, AGAIN = AlignmentPlan.WHOLE, AlignmentPlan.DIFFERENCE, AlignmentPlan.AGAIN
 
+_WAYS = {
+    WHOLE: "all ids are aligned in masked form",
+    DIFFERENCE: "an earlier alignment is kept, and ids that are not in it are aligned in masked form",
+    AGAIN: "an earlier alignment is kept, and nobody has ids that are not in it",
+}
+
+log = logging.getLogger(__name__)
+
 
 def rounded_up(count: int, step: int | None) -> int:
     """Return what a number of ids is said to be."""
@@ -91,6 +100,7 @@ class PrivateAlignment(Alignment):
                 raise
             # If the active party hung up on us, it said why before; what follows reads that first.
         plan = await self._planned(link, key.public, kept, timeout)
+        log.info("%s%s", _WAYS[plan.way], "; this party's ids have changed since" if call.changed or call.gone else "")
         agreed = key.agreed(link.peer, plan.key)
         sharing = [key.agreed(one.party, one.key) for one in plan.others]
         standing = kept.without(plan.gone) if kept and plan.way != WHOLE else Order()
@@ -117,6 +127,7 @@ class PrivateAlignment(Alignment):
             check_different([key.public, *(call.key for call in calls[:number])], sender=link.peer)
         agreed = {peer: key.agreed(peer, call.key) for peer, call in keys.items()}
         way, gone = await asyncio.to_thread(_way, kept, calls, ids)
+        log.info("%s", _WAYS[way])
         standing = kept.without(gone) if kept and way != WHOLE else Order()
         common = set(rows_of(standing))
         masked = await asyncio.to_thread(lambda: _shuffled(_others(ids, common)))
