@@ -10,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Parcel(_message.Message):
-    __slots__ = ("phase", "step", "greeting", "offer", "order", "dual", "failure", "forget", "call", "plan", "table", "masked", "common", "working", "embedding", "gradient")
+    __slots__ = ("phase", "step", "greeting", "offer", "order", "dual", "failure", "forget", "piece", "call", "plan", "table", "masked", "common", "working", "embedding", "gradient", "agreed")
     PHASE_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     GREETING_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +19,7 @@ class Parcel(_message.Message):
     DUAL_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     FORGET_FIELD_NUMBER: _ClassVar[int]
+    PIECE_FIELD_NUMBER: _ClassVar[int]
     CALL_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +28,7 @@ class Parcel(_message.Message):
     WORKING_FIELD_NUMBER: _ClassVar[int]
     EMBEDDING_FIELD_NUMBER: _ClassVar[int]
     GRADIENT_FIELD_NUMBER: _ClassVar[int]
+    AGREED_FIELD_NUMBER: _ClassVar[int]
     phase: int
     step: int
     greeting: Greeting
@@ -35,6 +37,7 @@ class Parcel(_message.Message):
     dual: Dual
     failure: _failure_pb2.Failure
     forget: Forget
+    piece: Piece
     call: AlignmentCall
     plan: AlignmentPlan
     table: ShareTable
@@ -43,7 +46,16 @@ class Parcel(_message.Message):
     working: Working
     embedding: _tensor_pb2.Tensor
     gradient: _tensor_pb2.Tensor
-    def __init__(self, phase: _Optional[int] = ..., step: _Optional[int] = ..., greeting: _Optional[_Union[Greeting, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., order: _Optional[_Union[Order, _Mapping]] = ..., dual: _Optional[_Union[Dual, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., call: _Optional[_Union[AlignmentCall, _Mapping]] = ..., plan: _Optional[_Union[AlignmentPlan, _Mapping]] = ..., table: _Optional[_Union[ShareTable, _Mapping]] = ..., masked: _Optional[_Union[MaskedIds, _Mapping]] = ..., common: _Optional[_Union[CommonRows, _Mapping]] = ..., working: _Optional[_Union[Working, _Mapping]] = ..., embedding: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., gradient: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...
+    agreed: int
+    def __init__(self, phase: _Optional[int] = ..., step: _Optional[int] = ..., greeting: _Optional[_Union[Greeting, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., order: _Optional[_Union[Order, _Mapping]] = ..., dual: _Optional[_Union[Dual, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., piece: _Optional[_Union[Piece, _Mapping]] = ..., call: _Optional[_Union[AlignmentCall, _Mapping]] = ..., plan: _Optional[_Union[AlignmentPlan, _Mapping]] = ..., table: _Optional[_Union[ShareTable, _Mapping]] = ..., masked: _Optional[_Union[MaskedIds, _Mapping]] = ..., common: _Optional[_Union[CommonRows, _Mapping]] = ..., working: _Optional[_Union[Working, _Mapping]] = ..., embedding: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., gradient: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., agreed: _Optional[int] = ...) -> None: ...
+
+class Piece(_message.Message):
+    __slots__ = ("of", "data")
+    OF_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    of: int
+    data: bytes
+    def __init__(self, of: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class Greeting(_message.Message):
     __slots__ = ("protocol", "party", "job")
