@@ -340,7 +340,7 @@ class Role(ABC):
     def save_model(self, save: Save) -> Saved:
         """Write the model to this party's disk; one that has moved since rows were dropped has honoured the request."""
         state, path = self.state, self.context.settings.model_path(save.name)
-        self.consent.save()
+        self.consent.save(save.name, replaces=save.overwrite and path.exists())
         if state.account and state.memory.initial and state.change_squared(state.memory.initial):
             for job in state.account.requests:
                 state.lineage = state.lineage.honouring(job)
