@@ -1,4 +1,4 @@
-"""The cost model: the exact tensor bytes that phases exchange, from numbers of rows alone."""
+"""The cost model: the exact bytes that a private alignment and the phases exchange, from numbers of rows alone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from fedora_vfl.sampling.rows import rows_drawn
 from fedora_vfl.wire.choice import Encodings
 from fedora_vfl.wire.encodings import TensorEncoding
+from fedora_vfl.wire.masking import alignment_bytes
+from protos.fedora.v1.control_pb2 import Ready
 from protos.fedora.v1.meter_pb2 import Kind
 from protos.fedora.v1.phase_pb2 import Phase, Samples
 
@@ -29,3 +31,11 @@ class CostModel:
         batches, rest = divmod(rows, phase.plan.batch_size)
         whole = batches * encoding.nbytes(phase.plan.batch_size, self.embedding)
         return whole + (encoding.nbytes(rest, self.embedding) if rest else 0)
+
+
+def predict_alignment(ready: Mapping[str, Ready], *, active: str) -> int:
+    """Bytes of masked ids, tables and tags of all links; none where ids were compared in the open."""
+    top = ready[active].aligned
+    passive = [one.aligned.masked for name, one in ready.items() if name != active]
+    masking = ready[active].HasField("aligned") and not top.kept
+    return alignment_bytes(top.masked, passive, told=top.told, masking=masking)
