@@ -4,7 +4,6 @@ import json
 import re
 import secrets
 import time
-import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -62,12 +61,20 @@ class JobRunner:
     """One job from beginning to end."""
 
     def __init__(
-        self, job: Job, engine: Engine, federation: Federation, key: SigningKey, say: Say, *, submitted_by: str = ""
+        self,
+        job: Job,
+        engine: Engine,
+        federation: Federation,
+        key: SigningKey,
+        say: Say,
+        *,
+        number: str,
+        submitted_by: str = "",
     ) -> None:
-        """`submitted_by` is the operator whose certificate the job came with; parties go by it."""
+        """`number` is the job's id; `submitted_by` is whose certificate it came with: parties go by both."""
         self._submitted_by = submitted_by
         self._job, self._engine, self._federation, self._key, self._say = job, engine, federation, key, say
-        self._number = uuid.uuid4().hex
+        self._number = number
         self._models: dict[str, ModelRecord] = {}
         self._dropping = False  # whether parties may have dropped the rows
         self._requests = [self._number]  # to forget, each by the job that brought it

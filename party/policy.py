@@ -25,6 +25,8 @@ class Policy(Settings):
     least_depth: PositiveInt = 2  # layers with weights that a bottom model has at least
     embedding_share: PositiveFloat = 1.0  # widest embedding, as a share of this party's encoded columns
     most_lr: PositiveFloat = 1.0  # largest learning rate
+    most_gradient: PositiveFloat = 1000.0  # longest gradient of a row that is taken, of a loss that is a sum over rows
+    most_embedding: PositiveFloat = 1000.0  # largest value of an embedding that is taken
     least_learning: NonNegativeFloat = 0.001  # learning rate × steps that a fresh model takes before it is looked at
     most_phases: PositiveInt = 2000  # epochs, rounds and looks of one job together
     jobs_per_day: PositiveInt = 50
@@ -52,6 +54,12 @@ class Policy(Settings):
             return f"policy.load: is none, so that no job starts from a saved model such as {model!r}"
         saved = "nobody knows whose job" if owner is None else f"a job of {owner or 'somebody without a certificate'}"
         return f"policy.load: is own, and the model {model!r} was saved by {saved}"
+
+    def about_replacing(self, model: str, operator: str, owner: str | None) -> str | None:
+        """Judge who replaces a saved model: whoever it was saved for may, and all where all models are anybody's."""
+        if self.load == "any" or owner == operator:
+            return None
+        return f"policy.load: is {self.load}, and the model {model!r} to be replaced was saved for somebody else"
 
     def about_remembering(self, model: str) -> str | None:
         """Judge a job that starts from a model which remembers rows that were dropped for good."""

@@ -1,6 +1,7 @@
 """Who may call what: the table covers every method, nothing else can be called, and the refused are not listened to."""
 
 import asyncio
+import contextlib
 import importlib
 import pkgutil
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -82,7 +83,7 @@ async def status(address: str, method: MethodDescriptor, shown: Credentials | No
 
 def test_the_table_has_every_method_of_every_service_and_no_other() -> None:
     found = {(method.containing_service.full_name, method.name) for method in methods()}
-    assert len(found) == 5
+    assert len(found) == 11
     assert set(PERMISSIONS) == found
 
 
@@ -131,11 +132,11 @@ def test_a_method_that_is_not_in_the_table_is_refused_to_everybody(secured: bool
 def test_a_unary_call_is_refused_before_its_message_is_read(certificates: Path) -> None:
     (submit,) = (method for method in methods() if method.name == "Submit")
 
-    async def answer(request: bytes, _: object) -> AsyncIterator[bytes]:
-        yield request
+    async def answer(request: bytes, _: object) -> bytes:
+        return request
 
     async def work() -> None:
-        handler: grpc.RpcMethodHandler[Any, Any] = grpc.unary_stream_rpc_method_handler(answer)
+        handler: grpc.RpcMethodHandler[Any, Any] = grpc.unary_unary_rpc_method_handler(answer)
         own, passive, operator = (
             Credentials.load(certificates / name) for name in ("coordinator", "passive-1", "operator")
         )
@@ -143,17 +144,17 @@ def test_a_unary_call_is_refused_before_its_message_is_read(certificates: Path) 
             assert await status(address, submit, passive) == DENIED, "though it has not sent a message yet"
             secured: Secured = {"credentials": passive, "peer": COORDINATOR_MEMBER}
             async with dial(address, 10, **secured) as channel:
-                ask: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(path(submit))
+                ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(path(submit))
                 call = ask(b"job", timeout=SECONDS)
                 with pytest.raises(grpc.RpcError):
-                    await call.read()
+                    await call
                 with pytest.raises(PartyError) as caught:
                     await check_right_service(call, address, **secured)
             said = "came with a job, which only a certificate of role operator allows"
             assert (caught.value.culprit, caught.value.reason) == ("passive-1 (passive)", said)
             async with dial(address, 10, credentials=operator, peer=COORDINATOR_MEMBER) as channel:
-                ask = channel.unary_stream(path(submit))
-                assert [one async for one in ask(b"job", timeout=SECONDS)] == [b"job"]
+                ask = channel.unary_unary(path(submit))
+                assert await ask(b"job", timeout=SECONDS) == b"job"
 
     asyncio.run(work())
 
@@ -215,3 +216,40 @@ def test_an_attempt_to_join_with_a_certificate_that_does_not_allow_it_is_counted
         return next(dict(figure.values) for figure in metrics.figures() if figure.name == "refused_joins")
 
     assert asyncio.run(work()) == {(): 1.0}
+
+
+def test_a_caller_has_only_so_many_calls_under_way_over_all_its_connections(certificates: Path) -> None:
+    async def hold(messages: AsyncIterator[bytes], context: Any) -> None:
+        await context.write(b"here")
+        await asyncio.Event().wait()
+
+    async def work() -> None:
+        handler: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(hold)
+        own, passive, active = (
+            Credentials.load(certificates / name) for name in ("coordinator", "passive-1", "active")
+        )
+        most = PERMISSIONS["fedora.v1.Control", "Join"].at_once
+        async with served({JOIN: handler}, own) as address, contextlib.AsyncExitStack() as channels:
+
+            async def call(credentials: Credentials) -> "grpc.aio.StreamStreamCall[bytes, bytes]":
+                secured: Secured = {"credentials": credentials, "peer": COORDINATOR_MEMBER}
+                channel = await channels.enter_async_context(dial(address, SECONDS, **secured))
+                return channel.stream_stream(path(JOIN))()
+
+            async def let_in(credentials: Credentials) -> bool:
+                try:
+                    return await (await call(credentials)).read() == b"here"
+                except grpc.aio.AioRpcError as error:
+                    assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+                    return False
+
+            first = await call(passive)
+            assert await first.read() == b"here"
+            assert [await let_in(passive) for _ in range(most)] == [True] * (most - 1) + [False]
+            assert await let_in(active), "others are not held up"
+            first.cancel()
+            async with asyncio.timeout(SECONDS):
+                while not await let_in(passive):
+                    pass
+
+    asyncio.run(work())
