@@ -21,6 +21,7 @@ from party.confidence import Confidence
 from party.data.encoding import Encoding, Inputs, LabelEncoding, from_json, learn
 from party.data.records import Records
 from party.lineage import Lineage
+from party.models import perceptrons
 from party.privacy import Releases
 from party.randomness import drawing
 from party.tensor_files import flatten, read_tensors, restore, write_tensors
@@ -359,7 +360,7 @@ def _networks(
     if "classes" in description:
         members = len(description["passive"]) + ("bottom" in networks)
         with drawing(secret, seed, "top"):
-            networks["top"] = models.mlp.top(
+            networks["top"] = perceptrons.top(
                 members * model.embedding, model.top, len(description["classes"]["classes"])
             )
     return networks
