@@ -10,7 +10,7 @@ from typing import Any
 
 from coordinator.agreement import agreed
 from coordinator.blame import all_done, heard_from
-from coordinator.cost import CostModel
+from coordinator.cost import CostModel, predict_alignment
 from coordinator.history import PhaseRecord, records
 from coordinator.ledger import Ledger
 from coordinator.methods import Method, PhaseOutcome, R, Rollback
@@ -18,6 +18,7 @@ from coordinator.metrics import CoordinatorMetrics
 from coordinator.one_request import check_one_set
 from coordinator.reports import (
     PhaseProgress,
+    SetupProgress,
     check_digest,
     check_figures,
     check_left_out,
@@ -33,7 +34,8 @@ from fedora_vfl.process import logs
 from fedora_vfl.sampling.rows import rows_drawn, rows_of_round
 from fedora_vfl.settings.bounds import MOST_BATCH_VALUES
 from fedora_vfl.settings.federation import Federation
-from fedora_vfl.wire.encodings import encoding_named
+from fedora_vfl.wire.choice import encodings_of
+from fedora_vfl.wire.link import READ_AHEAD_BYTES
 from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.control_pb2 import (
     Accepted,
@@ -59,7 +61,7 @@ from protos.fedora.v1.control_pb2 import (
 )
 from protos.fedora.v1.control_pb2 import Rollback as RollbackMessage
 from protos.fedora.v1.meter_pb2 import Reading
-from protos.fedora.v1.phase_pb2 import Phase, Samples
+from protos.fedora.v1.phase_pb2 import Phase, Progress, Samples
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +70,7 @@ Tell = Callable[[Event], Awaitable[None]]
 # What one party waits for at another is bounded there; the coordinator, which waits for both, lets it speak first.
 GRACE_SECONDS = 2.0
 MOST_ANSWER_BYTES = 1024 * 1024  # figures, a signed statement, a training's settings
+MOST_UNDER_WAY = READ_AHEAD_BYTES // 4  # values of float32 that the other end would hold
 MOST_BOOK_BYTES = 64 * 1024  # of one phase: lines for every other member and kind of message
 
 
@@ -87,8 +90,10 @@ class Engine:
         self._phases = 0
         self._cost: CostModel | None = None
         self.predicted: dict[str, int] = {}  # bytes by name of phase
+        self.predicted_alignment = 0  # bytes of masked ids and what belongs to them
         self.seconds: dict[str, float] = {}  # by name of phase
         self.history: list[PhaseRecord] = []
+        self._aligning = False  # whether those who follow the job have been told that it begins with a long alignment
         self._heard: dict[str, float] = {}  # when each party last sent something
         self.privacy: dict[str, dict[str, Any]] = {}  # by party: what its noise amounts to
         self.identity = ""  # of the training that made the current model
@@ -100,7 +105,10 @@ class Engine:
         logs.in_job(setup.job)
         log.info("a job begins")
         answers = await self._ask(
-            FromCoordinator(setup=setup), "ready", timeout=self._federation.deadlines.setup + GRACE_SECONDS
+            FromCoordinator(setup=setup),
+            "ready",
+            timeout=self._federation.deadlines.setup + GRACE_SECONDS,
+            progress=SetupProgress(),
         )
         ready = {name: answer.ready for name, answer in answers.items()}
         active = ready[self._active]
@@ -116,13 +124,16 @@ class Engine:
             Samples.PROBE: active.probe,
             Samples.REMAINING: active.train,
         }
-        self._cost = CostModel(self.rows, active.embedding, encoding_named(setup.encoding), len(setup.passive))
+        self.predicted_alignment = predict_alignment(ready, active=self._active)
+        self._cost = CostModel(self.rows, active.embedding, encodings_of(setup))
         return ready
 
     async def request(self, request: Request) -> Accepted:
         """Have the active party find the rows that a request means and tell the others."""
-        # Only the active party is told what the rows have in common; of pending requests each finds the rows itself.
-        others = Request(pending=request.pending) if request.HasField("pending") else Request()
+        # Only the active party is told what the rows have in common; of pending requests each finds the rows itself, of
+        # one that was handed in at a party, that party.
+        each_finds = request.HasField("pending") or request.HasField("request")
+        others = request if each_finds else Request()
         messages = {connection.name: FromCoordinator(request=others) for connection in self._connections}
         messages[self._active] = FromCoordinator(request=request)
         timeout = self._federation.deadlines.setup + GRACE_SECONDS
@@ -208,7 +219,7 @@ class Engine:
         }
         books: dict[str, list[Reading]] = {name: list(one.readings.readings) for name, one in answers.items()}
         books[COORDINATOR] = [one for connection in self._connections for one in connection.meter.close()]
-        ledger = Ledger.reconcile({**books}, self.predicted)
+        ledger = Ledger.reconcile({**books}, self.predicted, alignment=self.predicted_alignment)
         ledger.check_prediction()
         return ledger
 
@@ -252,6 +263,11 @@ class Engine:
         if batch * self._cost.embedding > MOST_BATCH_VALUES:
             said = f"{batch} rows of {phase.name} with embeddings of width {self._cost.embedding}"
             raise SettingsError(f"batch_size: {said} are more than a message may hold: choose smaller batches")
+        if batch * self._cost.embedding * (1 + phase.schedule.overlap) > MOST_UNDER_WAY:
+            said = (
+                f"{1 + phase.schedule.overlap} batches of {batch} rows with embeddings of width {self._cost.embedding}"
+            )
+            raise SettingsError(f"train.overlap: {said} are more than may be under way: choose fewer or smaller ones")
         if phase.checkpoint:
             self._checkpoints.append((len(self.history), self.identity))
         self._phases += 1
@@ -325,7 +341,7 @@ class Engine:
         answer: str,
         *,
         timeout: float | None,
-        progress: PhaseProgress | None = None,
+        progress: PhaseProgress | SetupProgress | None = None,
     ) -> dict[str, FromParty]:
         """Send every party the same message, or some their own, and return their answers.
 
@@ -353,7 +369,7 @@ class Engine:
         message: FromCoordinator,
         answer: str,
         timeout: float | None,
-        progress: PhaseProgress | None,
+        progress: PhaseProgress | SetupProgress | None,
     ) -> FromParty:
         most = MOST_BOOK_BYTES * (self._phases + 1) if answer == "readings" else MOST_ANSWER_BYTES
         await connection.link.send(message, timeout=self._federation.deadlines.step)
@@ -363,13 +379,23 @@ class Engine:
                 case "progress" if progress:
                     progress.check(connection.name, one.progress)
                     self._heard[connection.name] = time.monotonic()
-                    await self._tell(Event(progress=one.progress))
+                    await self._show(connection.name, one.progress)
                 case "failure":
                     raise heard_from(connection.name, one.failure, active=self._active)
                 case content if content == answer:
                     return one
                 case other:
                     raise PartyError(connection.name, f"answered with {other} where {answer} was due")
+
+    async def _show(self, party: str, progress: Progress) -> None:
+        """Pass progress on; of an alignment, in which every party has its own, that of the active one."""
+        if progress.phase:
+            await self._tell(Event(progress=progress))
+        elif party == self._active:
+            if not self._aligning:
+                self._aligning = True
+                await self._tell(Event(started=PhaseStarted(name="alignment", round=1, of_rounds=1)))
+            await self._tell(Event(progress=progress))
 
 
 def _privacy(told: Privacy) -> dict[str, Any]:

@@ -2,15 +2,15 @@
 
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import AliasChoices, Field, PositiveInt, field_validator, model_validator
+from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from coordinator.methods.catalogue import Fedora, MethodSettings
 from coordinator.train import Train
+from coordinator.wire import Wire
 from fedora_vfl.certificates.joint import Kind
-from fedora_vfl.settings.bounds import BatchSize
+from fedora_vfl.settings.bounds import BatchSize, RoundsOrNone
 from fedora_vfl.settings.files import Settings
-from fedora_vfl.settings.model import Model
-from fedora_vfl.wire.encodings import ENCODINGS
+from fedora_vfl.settings.model import Model, ModelName
 from fedora_vfl.wire.protocol import MOST_REQUESTED_IDS
 
 MOST_CLASSES = 10_000  # more than any table here has
@@ -18,25 +18,15 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 MOST_COMPARED = 16  # each runs as long as a job of its own
 
 
-class Wire(Settings):
-    """How values travel."""
-
-    encoding: Annotated[str, Field(validation_alias=AliasChoices("encoding", "dtype"))] = "float32"
-
-    @field_validator("encoding")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        return ENCODINGS.get(name).name
-
-
 class Evaluate(Settings):
     """How a model is measured."""
 
     batch_size: BatchSize = 1024
+    every: RoundsOrNone = 0  # also after so many epochs of training; 0: at its end only
 
 
 class Forget(Settings):
-    """Who asks to be forgotten: rows by id, a share of some classes, some at random, or those of pending requests."""
+    """Who asks to be forgotten: rows by id, of some classes, some at random, those of pending or handed-in requests."""
 
     # A list, or a file with one id per line.
     ids: Annotated[list[str], Field(max_length=MOST_REQUESTED_IDS)] | str | None = None
@@ -44,6 +34,7 @@ class Forget(Settings):
     percent: Annotated[float, Field(gt=0, le=100)] | None = None  # of each class; 100 unless told
     samples: PositiveInt | None = None
     pending: Literal[True] | None = None  # the rows of earlier requests that the model `from` has not honoured
+    request: ModelName | None = None  # the name of a request that was handed in at a party: `fedora request`
 
     @field_validator("classes", mode="before")
     @classmethod
@@ -75,7 +66,8 @@ class Forget(Settings):
         given = [name for name in KINDS if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(
-                f"wants one of `ids`, `classes`, `samples` and `pending`, and has {' and '.join(given) or 'none'}"
+                "wants one of `ids`, `classes`, `samples`, `pending` and `request`, "
+                f"and has {' and '.join(given) or 'none'}"
             )
         if self.percent is not None and self.classes is None:
             raise ValueError("`percent` is a share of `classes`, which are not given")

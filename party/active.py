@@ -9,22 +9,25 @@ import torch
 from torch import Tensor
 
 from fedora_vfl.certificates.statement import request_secret
-from fedora_vfl.errors import DataError, PartyError
+from fedora_vfl.errors import DataError, PartyError, SettingsError
 from party import losses
 from party.assessment import Assessor
 from party.batches import PARTS, parts_of
 from party.confidence import gathered
 from party.context import PartyContext
 from party.data.split import assign
-from party.exchange import TensorExchange
+from party.exchange import TensorExchange, expect
 from party.exchange_server import ExchangeServer
-from party.request import resolve
+from party.handed_request import handed_rows
+from party.kept_alignment import are_places
+from party.request import ROW_BYTES, resolve
 from party.role import FORGET, HELD_OUT, REMAINING, Role, Tell
+from party.schedule import Schedule
 from party.unseen import stand
 from party.updates import JointRounds, Rule
 from party.updates.dual_messages import DualMessages
 from party.updates.rule import gradients_of
-from protos.fedora.v1.control_pb2 import Assess, Assessment, Request, Setup
+from protos.fedora.v1.control_pb2 import Assess, Assessment, Ids, Request, Setup
 from protos.fedora.v1.exchange_pb2 import Forget, Order, Parcel
 from protos.fedora.v1.meter_pb2 import Kind
 from protos.fedora.v1.phase_pb2 import CrossEntropy, Loss, Phase, Progress, Report, Samples
@@ -48,7 +51,7 @@ class Active(Role):
         split = assign(records.ids, records.split, self.context.settings.data.test_fraction, origin=records.origin)
         links = [await self._exchange_server.arrival(self.job.job, name) for name in self.job.passive]
         clock = self.context.metrics.clock
-        self.exchanges = [TensorExchange(link, self.job.encoding, 0, clock) for link in links]
+        self.exchanges = [TensorExchange(link, self.encodings[link.peer], clock, passive=link.peer) for link in links]
         held = set(self.ids)
         ids = {one: part for one, part in zip(records.ids, split, strict=True) if one in held}
         return await self.alignment.arrange(links, ids, timeout=federation.deadlines.setup)
@@ -62,7 +65,7 @@ class Active(Role):
         kept: list[tuple[Tensor, dict[str, Tensor]]] = []
         for step, rows in enumerate(drawn):
             own = [state.embed(rows, phase, step)] if state.inputs else []
-            sent = await self._collect(online, phase, step, len(rows))
+            sent = await self._collect(online, phase, step, rows)
             if rule.needs_gradients:
                 for embedding in sent.values():
                     embedding.requires_grad_()
@@ -74,6 +77,7 @@ class Active(Role):
                 torch.autograd.backward(losses.reduce(phase.loss, each, report.rows))
                 await self._answer(online, phase, step, rows, sent)
                 rule.step()
+                self._step_again(phase, step, rows, sent, rule, report)
             report.correct += int((logits.detach().argmax(dim=1) == labels).sum())
             if phase.update.observe.record or phase.update.observe.confidence:
                 kept.append((logits.cpu(), {name: sent[name] for name in phase.update.observe.cache}))
@@ -91,7 +95,7 @@ class Active(Role):
             rule.begin(len(drawn))
         for step, rows in enumerate(drawn):
             own = self.embed_parts(rows, phase, step) if self.state.inputs else None
-            sent = await self._collect(self.exchanges, phase, step, len(rows))
+            sent = await self._collect(self.exchanges, phase, step, rows)
             parts = [[one.detach() for one in parts_of(sent[peer.link.peer], phase.joint)] for peer in self.exchanges]
             if isinstance(rule, JointRounds):
                 await self._round(phase, rule, step, rows, parts, own, messages, report)
@@ -139,7 +143,7 @@ class Active(Role):
             answered = rows[: joint.forget + joint.remaining]
             gradient = self.noise.apply(both, answered, phase.number, step, exchange.link.peer)
             timeout = self.context.federation.deadlines.step
-            await exchange.send(Kind.GRADIENT, phase, step, gradient, timeout=timeout)
+            await exchange.send(Kind.GRADIENT, phase, step, gradient, answered, timeout=timeout)
         if joint.forget:
             await messages.agree(omega, most=rule.most, step=step)
         of_u, of_r = (gradients[len(self.exchanges) :] for gradients in found)
@@ -165,6 +169,19 @@ class Active(Role):
         kept["level"] = found.mean_loss
         report.figures.update(found.figures(first, compare))
         report.within_bounds = found.holds
+
+    def _step_again(
+        self, phase: Phase, step: int, rows: Tensor, sent: Mapping[str, Tensor], rule: Rule, report: Report
+    ) -> None:
+        """Take the further steps of a schedule, with the embeddings as they came and everything of one's own anew."""
+        state, kept = self.state, {name: one.detach() for name, one in sent.items()}
+        assert state.labels is not None
+        for _ in range(1, Schedule.of(phase).local_steps):
+            own = [state.embed(rows, phase, step)] if state.inputs else []
+            logits: Tensor = state.networks["top"](torch.cat([*self._in_order(kept, rows), *own], dim=1))
+            each = losses.per_sample(phase.loss, logits, state.labels[rows].to(state.device))
+            torch.autograd.backward(losses.reduce(phase.loss, each, report.rows))
+            rule.step()
 
     def _in_order(self, sent: Mapping[str, Tensor], rows: Tensor) -> list[Tensor]:
         """Return every passive party's embedding of some rows, those of parties that are offline from memory."""
@@ -195,12 +212,39 @@ class Active(Role):
         assert state.labels is not None
         labels = state.labels[: len(state.order.train)]
         classes = state.description["classes"]["classes"]
-        rows = resolve(request, state.order, labels, classes, pending=pending)
+        request = self._as_compared(request)
+        handed = await self._handed(request.request.name) if request.HasField("request") else []
+        rows = resolve(request, state.order, labels, classes, pending=pending, handed=handed)
         secret = request_secret(self.context.settings.keys, job=self.job.job)
         parcel = Parcel(forget=Forget(rows=rows.tolist(), secret=secret))
         for exchange in self.exchanges:
             await exchange.link.send(parcel, timeout=self.context.federation.deadlines.setup)
         return rows, secret
+
+    def _as_compared(self, request: Request) -> Request:
+        """Return a request with its ids, if it has some, in the form in which ids are compared."""
+        if not request.HasField("ids"):
+            return request
+        matching, written = self.context.federation.matching, self.context.settings.data.date_format
+        try:
+            ids = [matching.of_written(one, date_format=written) for one in request.ids.ids]
+        except ValueError as error:
+            raise SettingsError(f"forget.ids: an id {error}") from None
+        return Request(ids=Ids(ids=ids), seed=request.seed)
+
+    async def _handed(self, name: str) -> list[int]:
+        """Return the rows of a request that was handed in here, or at passive parties, who tell theirs."""
+        training, timeout = self.state.order.train, self.context.federation.deadlines.setup
+        rows = set(handed_rows(self.context.settings.keys, name, training))
+        for exchange in self.exchanges:
+            most = ROW_BYTES * len(training)
+            told = list((await expect(exchange.link, "forget", timeout=timeout, most=most)).forget.rows)
+            if not are_places(told, len(training)):
+                raise PartyError(
+                    exchange.link.peer, "asked to forget rows that are no ascending part of those in common"
+                )
+            rows.update(told)
+        return sorted(rows)
 
     def assess(self, assess: Assess) -> Assessment:
         """Turn the predictions recorded since the last time into figures."""
@@ -213,7 +257,9 @@ class Active(Role):
         told = state.figures[assess.model] = {name: one for name, one in figures.items() if name not in left_out}
         return Assessment(figures=told, left_out=left_out)
 
-    async def _collect(self, online: Sequence[TensorExchange], phase: Phase, step: int, rows: int) -> dict[str, Tensor]:
+    async def _collect(
+        self, online: Sequence[TensorExchange], phase: Phase, step: int, rows: Tensor
+    ) -> dict[str, Tensor]:
         """Return every passive party's embedding of one batch."""
         timeout = self.context.federation.deadlines.step
         due = (one.receive(Kind.EMBEDDING, phase, step, rows, timeout=timeout) for one in online)
@@ -230,7 +276,7 @@ class Active(Role):
         for exchange in online:
             party = exchange.link.peer
             gradient = self.noise.apply(_gradient(sent[party]), rows, phase.number, step, party)
-            await exchange.send(Kind.GRADIENT, phase, step, gradient, timeout=timeout)
+            await exchange.send(Kind.GRADIENT, phase, step, gradient, rows, timeout=timeout)
 
     def _finite(self, loss: float, phase: Phase, step: int) -> float:
         """Pass a loss on, unless there is nothing to learn from it."""

@@ -15,6 +15,8 @@ from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.primal_dual import Problem
 from coordinator.train import Train
 from fedora_vfl.settings.model import Model
+from fedora_vfl.wire.choice import Encodings
+from fedora_vfl.wire.encodings import Float32
 from party import batches
 from party.active import Active
 from party.batches import SampleSets
@@ -104,7 +106,10 @@ def role_of(place: int, joint: reference.Joint, forget: Tensor, queues: dict[tup
     lines: list[Any] = [
         Line(name, peer, queues[name, peer], queues[peer, name]) for peer in (PARTIES[:2] if active else ("active",))
     ]
-    role.exchanges = [TensorExchange(line, "float32", WIDTH, clock) for line in lines]
+    plain = Encodings(Float32, Float32, Float32)
+    role.exchanges = [TensorExchange(line, plain, clock, passive=line.peer if active else name) for line in lines]
+    for exchange in role.exchanges:
+        exchange.width = WIDTH
     role.consent = SimpleNamespace(gradient=lambda *_, **__: None, embedding=lambda *_, **__: None)
     role._state, role._noise = state, Noise(None, party=name)
     assert isinstance(role, Role)

@@ -88,7 +88,14 @@ class Welcome(_message.Message):
     def __init__(self, version: _Optional[str] = ...) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("job", "seed", "passive", "model", "encoding", "load", "alignment", "allow_remembering", "submitted_by", "take_up_pending", "saves")
+    __slots__ = ("job", "seed", "passive", "model", "encoding", "load", "alignment", "allow_remembering", "matching", "submitted_by", "take_up_pending", "saves", "links")
+    class LinksEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: LinkEncoding
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[LinkEncoding, _Mapping]] = ...) -> None: ...
     JOB_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     PASSIVE_FIELD_NUMBER: _ClassVar[int]
@@ -97,9 +104,11 @@ class Setup(_message.Message):
     LOAD_FIELD_NUMBER: _ClassVar[int]
     ALIGNMENT_FIELD_NUMBER: _ClassVar[int]
     ALLOW_REMEMBERING_FIELD_NUMBER: _ClassVar[int]
+    MATCHING_FIELD_NUMBER: _ClassVar[int]
     SUBMITTED_BY_FIELD_NUMBER: _ClassVar[int]
     TAKE_UP_PENDING_FIELD_NUMBER: _ClassVar[int]
     SAVES_FIELD_NUMBER: _ClassVar[int]
+    LINKS_FIELD_NUMBER: _ClassVar[int]
     job: str
     seed: int
     passive: _containers.RepeatedScalarFieldContainer[str]
@@ -108,13 +117,27 @@ class Setup(_message.Message):
     load: str
     alignment: str
     allow_remembering: bool
+    matching: str
     submitted_by: str
     take_up_pending: bool
     saves: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., encoding: _Optional[str] = ..., load: _Optional[str] = ..., alignment: _Optional[str] = ..., allow_remembering: _Optional[bool] = ..., submitted_by: _Optional[str] = ..., take_up_pending: _Optional[bool] = ..., saves: _Optional[_Iterable[str]] = ...) -> None: ...
+    links: _containers.MessageMap[str, LinkEncoding]
+    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., encoding: _Optional[str] = ..., load: _Optional[str] = ..., alignment: _Optional[str] = ..., allow_remembering: _Optional[bool] = ..., matching: _Optional[str] = ..., submitted_by: _Optional[str] = ..., take_up_pending: _Optional[bool] = ..., saves: _Optional[_Iterable[str]] = ..., links: _Optional[_Mapping[str, LinkEncoding]] = ...) -> None: ...
+
+class LinkEncoding(_message.Message):
+    __slots__ = ("embeddings", "gradients", "evaluation", "error_feedback")
+    EMBEDDINGS_FIELD_NUMBER: _ClassVar[int]
+    GRADIENTS_FIELD_NUMBER: _ClassVar[int]
+    EVALUATION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FEEDBACK_FIELD_NUMBER: _ClassVar[int]
+    embeddings: str
+    gradients: str
+    evaluation: str
+    error_feedback: bool
+    def __init__(self, embeddings: _Optional[str] = ..., gradients: _Optional[str] = ..., evaluation: _Optional[str] = ..., error_feedback: _Optional[bool] = ...) -> None: ...
 
 class Ready(_message.Message):
-    __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training", "forgotten_rows", "repeatable_start", "pending")
+    __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training", "forgotten_rows", "repeatable_start", "pending", "aligned")
     OWN_ROWS_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     EMBEDDING_FIELD_NUMBER: _ClassVar[int]
@@ -129,6 +152,7 @@ class Ready(_message.Message):
     FORGOTTEN_ROWS_FIELD_NUMBER: _ClassVar[int]
     REPEATABLE_START_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
+    ALIGNED_FIELD_NUMBER: _ClassVar[int]
     own_rows: int
     parameters: int
     embedding: int
@@ -143,27 +167,46 @@ class Ready(_message.Message):
     forgotten_rows: int
     repeatable_start: bool
     pending: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ..., probe: _Optional[int] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ..., forgotten_rows: _Optional[int] = ..., repeatable_start: _Optional[bool] = ..., pending: _Optional[_Iterable[str]] = ...) -> None: ...
+    aligned: Aligned
+    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ..., probe: _Optional[int] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ..., forgotten_rows: _Optional[int] = ..., repeatable_start: _Optional[bool] = ..., pending: _Optional[_Iterable[str]] = ..., aligned: _Optional[_Union[Aligned, _Mapping]] = ...) -> None: ...
+
+class Aligned(_message.Message):
+    __slots__ = ("masked", "told", "kept")
+    MASKED_FIELD_NUMBER: _ClassVar[int]
+    TOLD_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    masked: int
+    told: int
+    kept: bool
+    def __init__(self, masked: _Optional[int] = ..., told: _Optional[int] = ..., kept: _Optional[bool] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("ids", "classes", "samples", "pending", "seed")
+    __slots__ = ("ids", "classes", "samples", "pending", "request", "seed")
     IDS_FIELD_NUMBER: _ClassVar[int]
     CLASSES_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     ids: Ids
     classes: Classes
     samples: int
     pending: Pending
+    request: Handed
     seed: int
-    def __init__(self, ids: _Optional[_Union[Ids, _Mapping]] = ..., classes: _Optional[_Union[Classes, _Mapping]] = ..., samples: _Optional[int] = ..., pending: _Optional[_Union[Pending, _Mapping]] = ..., seed: _Optional[int] = ...) -> None: ...
+    def __init__(self, ids: _Optional[_Union[Ids, _Mapping]] = ..., classes: _Optional[_Union[Classes, _Mapping]] = ..., samples: _Optional[int] = ..., pending: _Optional[_Union[Pending, _Mapping]] = ..., request: _Optional[_Union[Handed, _Mapping]] = ..., seed: _Optional[int] = ...) -> None: ...
 
 class Ids(_message.Message):
     __slots__ = ("ids",)
     IDS_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Handed(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class Pending(_message.Message):
     __slots__ = ("jobs",)

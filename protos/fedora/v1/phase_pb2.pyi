@@ -287,8 +287,16 @@ class Joint(_message.Message):
     held_out_set: Samples.Set
     def __init__(self, rounds: _Optional[int] = ..., forget: _Optional[int] = ..., remaining: _Optional[int] = ..., held_out: _Optional[int] = ..., held_out_set: _Optional[_Union[Samples.Set, str]] = ...) -> None: ...
 
+class Schedule(_message.Message):
+    __slots__ = ("overlap", "local_steps")
+    OVERLAP_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_STEPS_FIELD_NUMBER: _ClassVar[int]
+    overlap: int
+    local_steps: int
+    def __init__(self, overlap: _Optional[int] = ..., local_steps: _Optional[int] = ...) -> None: ...
+
 class Phase(_message.Message):
-    __slots__ = ("number", "name", "round", "over", "plan", "loss", "update", "train_mode", "augmentation", "checkpoint", "offline", "forward_only", "joint")
+    __slots__ = ("number", "name", "round", "over", "plan", "loss", "update", "train_mode", "augmentation", "checkpoint", "offline", "forward_only", "joint", "schedule")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -302,6 +310,7 @@ class Phase(_message.Message):
     OFFLINE_FIELD_NUMBER: _ClassVar[int]
     FORWARD_ONLY_FIELD_NUMBER: _ClassVar[int]
     JOINT_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULE_FIELD_NUMBER: _ClassVar[int]
     number: int
     name: str
     round: int
@@ -315,7 +324,8 @@ class Phase(_message.Message):
     offline: _containers.RepeatedScalarFieldContainer[str]
     forward_only: bool
     joint: Joint
-    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., round: _Optional[int] = ..., over: _Optional[_Union[Samples, _Mapping]] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., train_mode: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ..., checkpoint: _Optional[bool] = ..., offline: _Optional[_Iterable[str]] = ..., forward_only: _Optional[bool] = ..., joint: _Optional[_Union[Joint, _Mapping]] = ...) -> None: ...
+    schedule: Schedule
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., round: _Optional[int] = ..., over: _Optional[_Union[Samples, _Mapping]] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., train_mode: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ..., checkpoint: _Optional[bool] = ..., offline: _Optional[_Iterable[str]] = ..., forward_only: _Optional[bool] = ..., joint: _Optional[_Union[Joint, _Mapping]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ...) -> None: ...
 
 class RoundReport(_message.Message):
     __slots__ = ("change_squared", "loss_sum", "correct", "unlearning_loss", "omega")
