@@ -19,7 +19,7 @@ MEASURING = "measuring"
 STAGES = {
     REMAINING_PHASE: UNLEARNING,
     RETREAT: UNLEARNING,
-    **dict.fromkeys(("test", "validation", "forgotten", "members", "probe", COMPARISON), MEASURING),
+    **dict.fromkeys(("test", "validation", "forgotten", "members", "probe"), MEASURING),
 }
 
 # A stage is told in about this many lines, its last round always; in a terminal only the open-ended ones are.
@@ -102,7 +102,7 @@ class Follower:
         match event.WhichOneof("content"):
             case "note":
                 self._console.print(in_one_line(event.note), highlight=False, markup=False)
-            case "started":
+            case "started" if event.started.name != COMPARISON:  # a glance between two stages
                 self._start(event.started)
             case "progress" if self._stage:
                 done = event.progress.steps / max(1, event.progress.of_steps)
@@ -110,7 +110,7 @@ class Follower:
                 if told and not self._stage.open_ended and not self._stage.quiet:
                     self._stage.show({"loss": f"{event.progress.loss:.4f}"})
                 self._move(self._stage.round - 1 + done)
-            case "finished" if self._stage:
+            case "finished" if self._stage and event.finished.name != COMPARISON:
                 self._finish(self._stage, event.finished)
 
     def _start(self, started: PhaseStarted) -> None:
@@ -172,7 +172,7 @@ def _figures(finished: PhaseFinished) -> dict[str, str]:
             return {"remaining accuracy": f"{finished.accuracy:.1%}"}
         case "test":
             return {"test loss": f"{finished.loss:.4f}", "accuracy": f"{finished.accuracy:.2%}"}
-        case "validation" | "forgotten" | "members" | "probe" | "comparison":
+        case "validation" | "forgotten" | "members" | "probe":
             return {}  # their figures come with the report, where they can be compared
         case "certificate":
             return {"L_u": f"{finished.loss:.3f}"} if finished.HasField("dual") else {}
