@@ -175,14 +175,8 @@ class Active(Role):
     ) -> dict[str, Tensor]:
         """Return every passive party's embedding of one batch."""
         timeout = self.context.federation.deadlines.step
-        here = [one for one in online if one.link.has_arrived]
-        # What is there is read without a task of its own; for the rest all are waited for at once, as any may be lost.
-        arrived = {one: await one.receive(Kind.EMBEDDING, phase, step, rows, timeout=timeout) for one in here}
-        missing = [one for one in online if one not in arrived]
-        due = [one.receive(Kind.EMBEDDING, phase, step, rows, timeout=timeout) for one in missing]
-        late = [await due[0]] if len(due) == 1 else await asyncio.gather(*due)
-        arrived.update(zip(missing, late, strict=True))
-        sent = {one.link.peer: arrived[one] for one in online}
+        due = (one.receive(Kind.EMBEDDING, phase, step, rows, timeout=timeout) for one in online)
+        sent = dict(zip((one.link.peer for one in online), await asyncio.gather(*due), strict=True))
         for party, embedding in sent.items():
             self.consent.embedding(embedding, phase, sender=party)
         return sent

@@ -71,11 +71,6 @@ class Link(Generic[Sent, Received]):
         self._writing: asyncio.Task[None] | None = None
         self._reader = asyncio.create_task(self._read_ahead())
 
-    @property
-    def has_arrived(self) -> bool:
-        """Whether the next message, or the news that there is none, is there: receiving it takes no waiting."""
-        return not self._arrived.empty()
-
     async def ended(self) -> None:
         """Wait until the other side has gone, or this side has closed, and nothing is being written any more."""
         await asyncio.wait([self._reader])
