@@ -40,7 +40,7 @@ class Consent:
         self._learned = 0.0  # learning rate × steps since parameters were fresh
         self._phases = 0
         self._numbers: Numbers | None = None  # of the common rows, in the budget
-        self._levels: set[tuple[float, float, int, bytes]] = set()
+        self._levels: set[tuple[float, float, int, float, bytes]] = set()
         self._kept: str | None = None  # why nothing is told of the gradient that update rules keep
         self._kept_labels = ""  # why nothing is told of a model that moves along it
         self._silent = ""  # why nothing is told of the model as it is now
@@ -267,9 +267,11 @@ class Consent:
         uncertain = phase.loss.WhichOneof("form") == "uncertainty"
         if uncertain and phase.update.WhichOneof("rule") == "dual_ascent":
             level = phase.update.dual_ascent.level
-            # Another weight, or other rows, would make another question of the same level.
-            rows = torch.cat(list(drawn)).sort().values.numpy().tobytes()
-            self._levels.add((level, phase.loss.uncertainty.omega, phase.loss.reduction, rows))
+            # Another weight, or other rows, would make another question of the same level. A part is drawn anew each
+            # round, as FedORA's are; its size stands for it.
+            rows = b"" if _passes(phase) else torch.cat(list(drawn)).sort().values.numpy().tobytes()
+            asked = (level, phase.loss.uncertainty.omega, phase.loss.reduction, phase.over.share, rows)
+            self._levels.add(asked)
             if len(self._levels) > MOST_LEVELS:
                 most = f"at most {MOST_LEVELS} levels of it are asked about in a job"
                 raise SettingsError(f"policy.smallest_group: L_u of so few rows is not told, and {most}")
