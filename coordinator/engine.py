@@ -11,10 +11,12 @@ from typing import Any, TypeVar
 from coordinator.blame import all_done, heard_from
 from coordinator.cost import CostModel
 from coordinator.history import PhaseRecord, record
+from coordinator.journal import Journal
 from coordinator.ledger import Ledger
 from coordinator.methods import Method, PhaseOutcome, R, Rollback
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.one_request import check_one_set
+from coordinator.pace import Pace
 from coordinator.reports import (
     PhaseProgress,
     check_digest,
@@ -27,7 +29,7 @@ from coordinator.reports import (
     check_saved,
 )
 from coordinator.roster import Connection
-from fedora_vfl.errors import DataError, FedoraError, PartyError, SettingsError
+from fedora_vfl.errors import DataError, PartyError, SettingsError
 from fedora_vfl.process import logs
 from fedora_vfl.sampling.rows import rows_drawn
 from fedora_vfl.settings.bounds import MOST_BATCH_VALUES
@@ -40,7 +42,7 @@ from protos.fedora.v1.control_pb2 import (
     Assessment,
     Attest,
     Collect,
-    Dismiss,
+    Commit,
     Drop,
     Dropped,
     Event,
@@ -80,14 +82,19 @@ class Engine:
         connections: list[Connection],
         tell: Tell,
         metrics: CoordinatorMetrics | None = None,
+        journal: Journal | None = None,
     ) -> None:
-        self._federation, self._connections, self._tell = federation, connections, tell
+        """`journal` has the requests of earlier attempts at the same job, which are not made again."""
+        self._federation, self._connections, self._told = federation, connections, tell
+        self.journal = journal or Journal()
+        self._pace = Pace(federation.deadlines.commit_every)
         self._metrics = metrics or CoordinatorMetrics(federation.parties)
         self._active = federation.active.name
         self._phases = 0
         self._cost: CostModel | None = None
         self.predicted: dict[str, int] = {}  # bytes by name of phase
         self.seconds: dict[str, float] = {}  # by name of phase
+        self._took = 0.0  # seconds of the last request
         self.history: list[PhaseRecord] = []
         self._heard: dict[str, float] = {}  # when each party last sent something
         self.privacy: dict[str, dict[str, Any]] = {}  # by party: what its noise amounts to
@@ -99,9 +106,8 @@ class Engine:
         """Have every party join its rows and make its networks."""
         logs.in_job(setup.job)
         log.info("a job begins")
-        answers = await self._ask(
-            FromCoordinator(setup=setup), "ready", timeout=self._federation.deadlines.setup + GRACE_SECONDS
-        )
+        timeout = self._federation.deadlines.setup + GRACE_SECONDS
+        answers = await self._ask(FromCoordinator(setup=setup), "ready", timeout=timeout, commit=True)
         ready = {name: answer.ready for name, answer in answers.items()}
         active = ready[self._active]
         check_ready(ready, active=self._active)
@@ -130,7 +136,7 @@ class Engine:
         messages = {connection.name: FromCoordinator(request=others) for connection in self._connections}
         messages[self._active] = FromCoordinator(request=request)
         timeout = self._federation.deadlines.setup + GRACE_SECONDS
-        answers = await self._ask(messages, "accepted", timeout=timeout)
+        answers = await self._ask(messages, "accepted", timeout=timeout, commit=True)
         told = {name: answer.accepted for name, answer in answers.items()}
         check_one_set(told, active=self._active)
         accepted = _agreed(told)
@@ -140,7 +146,7 @@ class Engine:
 
     async def drop(self) -> dict[str, Dropped]:
         """Have every party drop the rows to forget; the current model becomes Θ_init."""
-        answers = await self._ask(FromCoordinator(drop=Drop()), "dropped", timeout=self._timeout)
+        answers = await self._ask(FromCoordinator(drop=Drop()), "dropped", timeout=self._timeout, commit=True)
         dropped = {name: answer.dropped for name, answer in answers.items()}
         self._check_parts(_agreed(dropped))
         self.rows[Samples.TRAIN] = _agreed(dropped).remaining
@@ -168,7 +174,7 @@ class Engine:
         # Only the active party is told what the rows have in common; the others sign a digest of it.
         messages = {one.name: FromCoordinator(attest=Attest(joint=joint)) for one in self._connections}
         messages[self._active].attest.asked = asked
-        answers = await self._ask(messages, "statement", timeout=self._timeout)
+        answers = await self._ask(messages, "statement", timeout=self._timeout, commit=True)
         return {name: answer.statement for name, answer in answers.items()}
 
     async def perform(self, method: Method[R], *, rounds: int = 1) -> R:
@@ -204,32 +210,18 @@ class Engine:
         answers = await self._ask(FromCoordinator(collect=Collect()), "readings", timeout=timeout)
         for name, one in answers.items():
             check_privacy(name, one.readings.privacy)
-            check_readings(name, one.readings.readings, members=self._federation.parties, phases=self.predicted)
+            for lines in (one.readings.readings, one.readings.uncounted):
+                check_readings(name, lines, members=self._federation.parties, phases=self.predicted)
         self.privacy = {
             name: _privacy(one.readings.privacy) for name, one in answers.items() if one.readings.HasField("privacy")
         }
         books: dict[str, list[Reading]] = {name: list(one.readings.readings) for name, one in answers.items()}
-        books[COORDINATOR] = [one for connection in self._connections for one in connection.meter.close()]
-        ledger = Ledger.reconcile({**books}, self.predicted)
+        books[COORDINATOR] = self.journal.books.readings()
+        uncounted = {name: list(one.readings.uncounted) for name, one in answers.items()}
+        uncounted[COORDINATOR] = self.journal.uncounted.readings()
+        ledger = Ledger.reconcile({**books}, self.predicted, {**uncounted})
         ledger.check_prediction()
         return ledger
-
-    async def dismiss(self, reason: str) -> None:
-        """End the job at every party that can still be reached."""
-
-        async def one(connection: Connection) -> None:
-            try:
-                async with asyncio.timeout(self._federation.deadlines.silence):
-                    await connection.link.send(FromCoordinator(dismiss=Dismiss(reason=reason)))
-                    while (await connection.link.receive(most=MOST_ANSWER_BYTES)).WhichOneof("content") != "idle":
-                        pass
-            except (FedoraError, TimeoutError):
-                # It is gone, or too busy to listen. What it still sends must not be taken for an answer to the next
-                # job: it has to join again.
-                connection.link.close()
-            connection.meter.close()
-
-        await asyncio.gather(*(one(connection) for connection in self._connections))
 
     async def _rollback(self, checkpoints: int) -> None:
         """Have every party undo all since a phase with a mark."""
@@ -254,19 +246,20 @@ class Engine:
             self._checkpoints.append((len(self.history), self.identity))
         self._phases += 1
         phase.number = self._phases
+        live = not self.journal.replaying
         started = PhaseStarted(name=phase.name, round=phase.round, of_rounds=rounds, phase=phase.number)
         await self._tell(Event(started=started))
-        self._metrics.phase_began(phase)
-        logs.in_phase(phase.name, phase.round)
+        if live:
+            self._metrics.phase_began(phase)
+            logs.in_phase(phase.name, phase.round)
         for connection in self._connections:
             connection.meter.enter(phase.name, phase.round)
-        began = time.perf_counter()
         # No deadline for a whole phase: every wait inside it has one, at the party that waits, and steps must go on.
         message = FromCoordinator(phase=phase)
         messages = {one.name: message for one in self._connections if one.name not in phase.offline}
         progress = PhaseProgress(phase, set_rows=set_rows, active=self._active)
         answers = await self._ask(messages, "report", timeout=None, progress=progress)
-        seconds = time.perf_counter() - began
+        seconds = self._took
         self.predicted[phase.name] = self.predicted.get(phase.name, 0) + self._cost.predict(phase)
         self.seconds[phase.name] = self.seconds.get(phase.name, 0.0) + seconds
         reports = {name: answer.report for name, answer in answers.items()}
@@ -288,7 +281,8 @@ class Engine:
             known = (self.identity, phase.SerializeToString(deterministic=True).hex(), outcome.loss)
             self.identity = hashlib.sha256(repr(known).encode()).hexdigest()
         self.history.append(record(phase, outcome, reports))
-        self._metrics.phase_finished(phase, self.history[-1])
+        if live:
+            self._metrics.phase_finished(phase, self.history[-1])
         finished = PhaseFinished(
             name=phase.name,
             round=phase.round,
@@ -298,8 +292,14 @@ class Engine:
             seconds=seconds,
             dual=max((one["dual_largest"] for one in outcome.figures.values() if "dual_largest" in one), default=None),
         )
-        await self._tell(Event(finished=finished))
+        if live:
+            await self._told(Event(finished=finished))
         return outcome
+
+    async def _tell(self, event: Event) -> None:
+        """Tell those who follow the job, unless they were told in an earlier attempt."""
+        if not self.journal.replaying:
+            await self._told(event)
 
     @property
     def _timeout(self) -> float:
@@ -319,14 +319,59 @@ class Engine:
         *,
         timeout: float | None,
         progress: PhaseProgress | None = None,
+        commit: bool = False,
     ) -> dict[str, FromParty]:
         """Send every party the same message, or some their own, and return their answers.
 
         With a timeout of None the first answer may take as long as `progress` is told of; once it is there, the others,
-        which work in step with it, must follow within the step deadline.
+        which work in step with it, must follow within the step deadline. With `commit` all parties commit, whenever
+        the last time was. What an earlier attempt has asked is not asked again.
         """
-        lag = self._federation.deadlines.step if timeout is None else None
         messages = message if isinstance(message, dict) else {one.name: message for one in self._connections}
+        if entry := self.journal.replay(messages):
+            self._took = entry.seconds
+            self._pace.replayed(entry)
+            return {name: entry.answers[name] for name in messages}
+        asked = _in_words(next(iter(messages.values())))
+        commit = self._pace.due(asked) or commit
+        addressed = {one.name: messages.get(one.name) for one in self._connections}
+        lagging = self._pace.lagging if commit else set()  # who is left out, and has not committed its last request
+        sent = {
+            name: self._numbered(content or FromCoordinator(commit_only=Commit()), commit)
+            for name, content in addressed.items()
+            if content or name in lagging
+        }
+        began = time.perf_counter()
+        answers = await self._exchange(sent, answer, timeout=timeout, progress=progress)
+        self._took = time.perf_counter() - began
+        readings = [one for connection in self._connections for one in connection.meter.close()]
+        self.journal.add(messages, answers, asked=asked, commit=commit, seconds=self._took, readings=readings)
+        self._pace.asked(asked, sent, seconds=self._took)
+        if commit:
+            writing = time.perf_counter()
+            await self.journal.write()
+            cost = max(one.commit_seconds for one in answers.values()) + time.perf_counter() - writing
+            self._pace.committed(cost)
+        return {name: answers[name] for name in messages}
+
+    def _numbered(self, message: FromCoordinator, commit: bool) -> FromCoordinator:
+        """Return a message as it is sent: with its place in the job."""
+        sent = FromCoordinator()
+        sent.CopyFrom(message)
+        sent.number, sent.attempt, sent.commit = self.journal.number, self.journal.attempt, commit
+        sent.confirmed = self.journal.confirmed
+        return sent
+
+    async def _exchange(
+        self,
+        messages: dict[str, FromCoordinator],
+        answer: str,
+        *,
+        timeout: float | None,
+        progress: PhaseProgress | None,
+    ) -> dict[str, FromParty]:
+        """Send some parties their messages and return their answers."""
+        lag = self._federation.deadlines.step if timeout is None else None
         tasks = {
             asyncio.create_task(self._ask_one(one, messages[one.name], answer, timeout, progress)): one.name
             for one in self._connections
@@ -349,9 +394,13 @@ class Engine:
         progress: PhaseProgress | None,
     ) -> FromParty:
         most = MOST_BOOK_BYTES * (self._phases + 1) if answer == "readings" else MOST_ANSWER_BYTES
+        if message.HasField("commit_only"):
+            answer = "committed"
         await connection.link.send(message, timeout=self._federation.deadlines.step)
         while True:
             one = await connection.link.receive(timeout=timeout, most=most)
+            if one.attempt and one.attempt != self.journal.attempt:
+                continue  # it was on its way when that attempt ended
             match one.WhichOneof("content"):
                 case "progress" if progress:
                     progress.check(connection.name, one.progress)
@@ -363,6 +412,12 @@ class Engine:
                     return one
                 case other:
                     raise PartyError(connection.name, f"answered with {other} where {answer} was due")
+
+
+def _in_words(message: FromCoordinator) -> str:
+    """Say what a request is, for readers of the journal."""
+    content = message.WhichOneof("content") or ""
+    return f"{message.phase.name} {message.phase.round}" if content == "phase" else content
 
 
 def _privacy(told: Privacy) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from fedora_vfl.errors import PartyError, in_one_line
 from fedora_vfl.sampling.rows import rows_drawn
+from fedora_vfl.wire.meter import UNCOUNTED
 from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.control_pb2 import Privacy, Ready, Saved
 from protos.fedora.v1.meter_pb2 import Kind, Reading
@@ -15,7 +16,7 @@ SLACK_SECONDS = 1.0  # clocks of two machines do not run alike
 LARGEST = 1e150  # of a square: sums of a few such are finite
 MOST_FIGURES = 32
 OWN = {"change", "figures"}  # what any party may keep back of a phase; the active one also loss and accuracy
-SECTIONS = {"join", "setup", "between", "closing"}  # what the books call the time outside phases
+SECTIONS = {"join", "setup", "between", "closing", UNCOUNTED}  # what the books call the time outside phases
 
 # What update rules report, by rule; others report nothing.
 _DUAL = {"dual_norm", "dual_largest", "dual_positive_share"}

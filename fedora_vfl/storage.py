@@ -7,26 +7,39 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from fedora_vfl.fault_points import reached
+
+UNFINISHED = ".unfinished"  # how the names of files end that are being written
+
 
 def write_atomically(path: Path, content: bytes | str, *, mode: int = 0o644) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _written_beside(path, content) as temporary:
         temporary.chmod(mode)
+        reached("file.before-rename")
         temporary.replace(path)
-    _synchronise(path.parent)
+    reached("file.after-rename")
+    synchronise(path.parent)
+    reached("file.after-sync")
 
 
 def create_privately(path: Path, content: bytes) -> bool:
     """Write a file that only its owner may read, whole or not at all; leave a file that is there already and say so."""
-    _make_private_folder(path.parent)
+    make_private_folder(path.parent)
     with _written_beside(path, content) as temporary:
         try:
             path.hardlink_to(temporary)  # unlike a renaming, a link never takes another process's file away
         except FileExistsError:
             return False
-    _synchronise(path.parent)
+    synchronise(path.parent)
     return True
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what processes that were killed while they wrote have left in a folder of the caller's own."""
+    for path in folder.glob(f".*{UNFINISHED}"):
+        path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -58,12 +71,14 @@ def _is_at(path: Path, descriptor: int) -> bool:
 @contextlib.contextmanager
 def _written_beside(path: Path, content: bytes | str) -> Iterator[Path]:
     """Write content to a temporary file in the same folder, for the owner alone; it is gone at the end."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)  # of mode 0600
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            reached("file.before-write")
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
+            reached("file.before-sync")
             os.fsync(file.fileno())
         yield temporary
     except OSError as error:  # a full disk is told without a name
@@ -72,14 +87,14 @@ def _written_beside(path: Path, content: bytes | str) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def _make_private_folder(folder: Path) -> None:
+def make_private_folder(folder: Path) -> None:
     """Make a folder, and those above it that are missing, for the owner alone; leave those that exist as they are."""
     if not folder.is_dir():
-        _make_private_folder(folder.parent)
+        make_private_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def _synchronise(folder: Path) -> None:
+def synchronise(folder: Path) -> None:
     """Make a folder's entries last through a loss of power."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -31,8 +31,8 @@ PROGRESS_SECONDS = 1.0
 class Active(Role):
     """The party with the labels and the top model; it may hold features too."""
 
-    def __init__(self, context: PartyContext, setup: Setup, exchange_server: ExchangeServer) -> None:
-        super().__init__(context, setup)
+    def __init__(self, context: PartyContext, setup: Setup, attempt: int, exchange_server: ExchangeServer) -> None:
+        super().__init__(context, setup, attempt)
         self._exchange_server = exchange_server
 
     async def connect(self) -> Order:
@@ -41,12 +41,18 @@ class Active(Role):
         if records.labels is None:
             raise DataError(f"{records.origin}: the active party's file has no labels")
         split = assign(records.ids, records.split, self.context.settings.data.test_fraction, origin=records.origin)
-        links = [await self._exchange_server.arrival(self.job.job, name) for name in self.job.passive]
-        clock = self.context.metrics.clock
-        self.exchanges = [TensorExchange(link, self.job.encoding, 0, clock) for link in links]
+        await self.open_streams()
         held = set(self.ids)
         ids = {one: part for one, part in zip(records.ids, split, strict=True) if one in held}
+        links = [one.link for one in self.exchanges]
         return await self.alignment.arrange(links, ids, timeout=federation.deadlines.setup)
+
+    async def open_streams(self) -> None:
+        """Wait for all passive parties."""
+        job, attempt = self.job.job, self.attempt
+        links = [await self._exchange_server.arrival(job, attempt, name) for name in self.job.passive]
+        clock = self.context.metrics.clock
+        self.exchanges = [TensorExchange(link, self.job.encoding, 0, clock) for link in links]
 
     async def run_batches(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:
         """For every batch: embeddings in, loss, gradients out, own step."""
@@ -109,7 +115,7 @@ class Active(Role):
         labels = state.labels[: len(state.order.train)]
         classes = state.description["classes"]["classes"]
         rows = resolve(request, state.order, labels, classes, pending=pending)
-        secret = request_secret(self.context.settings.keys, job=self.job.job)
+        secret = request_secret(self.context.secret, job=self.job.job)
         parcel = Parcel(forget=Forget(rows=rows.tolist(), secret=secret))
         for exchange in self.exchanges:
             await exchange.link.send(parcel, timeout=self.context.federation.deadlines.setup)
@@ -152,7 +158,7 @@ class Active(Role):
 
     async def close(self) -> None:
         """Let the passive parties go."""
-        self._exchange_server.end(self.job.job)
+        self._exchange_server.end(self.job.job, self.attempt)
 
 
 def _gradient(embedding: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """A party's consent in one job: its policy, asked before anything is computed and before any figure leaves."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,7 +57,7 @@ class Consent:
         """Agree to the networks, before any row goes through them."""
         if self._policy is None or self._budget is None:
             return
-        self._numbers = self._budget.numbers([one for name in SETS for one in getattr(order, name)])
+        self._numbers = self._number(order)
         # The active party's own embeddings go nowhere.
         if state.inputs is not None and not self._active:
             refused = self._policy.about_bottom(state.networks["bottom"], state.inputs.shape, state.model.embedding)
@@ -153,6 +154,22 @@ class Consent:
             return f"policy.figures does not name {figure}"
         return next((reason for rows in groups if (reason := self._reason(rows))), None)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return what this job has come to, as plain values; what all jobs have is in the budget's file."""
+        return {
+            "learned": self._learned,
+            "phases": self._phases,
+            "levels": sorted(self._levels),
+            "kept_of": self._kept_of,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], order: Order) -> None:
+        """Go on in a job over these rows."""
+        self._learned, self._phases = float(state["learned"]), state["phases"]
+        self._levels, self._kept_of = set(state["levels"]), state["kept_of"]
+        if self._budget:
+            self._numbers = self._number(order)
+
     def close(self) -> None:
         """Let go of the budget's file."""
         if self._budget:
@@ -174,6 +191,10 @@ class Consent:
                 raise SettingsError(f"policy.smallest_group: L_u of so few rows is not told, and {most}")
             return unlearning_loss(phase, report) >= level
         return None if "figures" in report.left_out else report.loss_sum / report.rows < 2 * math.log(classes)
+
+    def _number(self, order: Order) -> Numbers:
+        assert self._budget
+        return self._budget.numbers([one for name in SETS for one in getattr(order, name)])
 
     def _numbered(self, drawn: Sequence[Tensor]) -> Numbers:
         assert self._numbers is not None

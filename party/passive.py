@@ -1,7 +1,8 @@
 """The passive role: send embeddings, get gradients, never see a label. It dials out and listens nowhere."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import grpc
 import torch
@@ -40,6 +41,19 @@ class Passive(Role):
 
     async def connect(self) -> Order:
         """Dial the active party, say who is calling, and agree on the rows."""
+        async with self._opened():
+            (exchange,) = self.exchanges
+            timeout = self.context.federation.deadlines.setup
+            return await self.alignment.offer(exchange.link, self.ids, timeout=timeout)
+
+    async def open_streams(self) -> None:
+        """Dial the active party and say who is calling."""
+        async with self._opened():
+            pass
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[None]:
+        """Open the stream to the active party; what fails inside may be due to whoever answers at its address."""
         federation, name = self.context.federation, self.context.settings.name
         active, deadlines = federation.active, federation.deadlines
         secured: Secured = {"credentials": self.context.credentials, "peer": Member(active.name, "active")}
@@ -49,11 +63,11 @@ class Passive(Role):
         self._link = Link(
             call, me=name, peer=active.name, meter=self.context.meter, pack=tensors.pack, unpack=tensors.unpack
         )
-        greeting = Greeting(protocol=PROTOCOL, party=name, job=self.job.job)
+        greeting = Greeting(protocol=PROTOCOL, party=name, job=self.job.job, attempt=self.attempt)
         self.exchanges = [TensorExchange(self._link, self.job.encoding, 0, self.context.metrics.clock)]
         try:
             await self._link.send(Parcel(greeting=greeting), timeout=deadlines.join)
-            return await self.alignment.offer(self._link, self.ids, timeout=deadlines.setup)
+            yield
         except PartyError:
             await check_right_service(call, active.address, **secured)
             raise

@@ -3,8 +3,9 @@
 import logging
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,8 +53,8 @@ log = logging.getLogger(__name__)
 class Role(ABC):
     """A passive or active party in one job."""
 
-    def __init__(self, context: PartyContext, setup: Setup) -> None:
-        self.context, self.job = context, setup
+    def __init__(self, context: PartyContext, setup: Setup, attempt: int) -> None:
+        self.context, self.job, self.attempt = context, setup, attempt
         self.consent = Consent(context, setup, active=self._is_active)
         self.exchanges: list[TensorExchange] = []
         self._state: PartyState | None = None
@@ -65,6 +66,10 @@ class Role(ABC):
     @abstractmethod
     async def connect(self) -> Order:
         """Open the streams to the other side and agree on the rows."""
+
+    @abstractmethod
+    async def open_streams(self) -> None:
+        """Open the streams to the other side, in a job whose rows are agreed on."""
 
     @abstractmethod
     async def run_batches(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:
@@ -110,7 +115,7 @@ class Role(ABC):
         self._check_members()
         self.consent.begin()
         _check_writable(self.context.settings.models)
-        for name in self.job.saves:
+        for name in self.job.saves if self.attempt == 1 else ():  # the job may have saved some of them before
             if self.context.settings.model_path(name).exists():
                 raise _taken(name)
         self._leave_out_dropped()
@@ -139,7 +144,8 @@ class Role(ABC):
     def _leave_out_dropped(self) -> None:
         """Take rows that were dropped in earlier jobs out of all that this job sees, but for those it takes up."""
         settings, ids = self.context.settings, self.context.records.ids
-        self.dropped = read_list(settings.keys) if settings.drops == "for-good" else nothing_dropped()
+        listed = read_list(settings.keys) if settings.drops == "for-good" else nothing_dropped()
+        self.dropped = listed.without([one for one in listed.requests if one.job == self.job.job])  # it begins again
         if self.job.take_up_pending:
             self._pending = self.dropped.lacking(model_lineage(settings.model_path(self.job.load)).honoured)
         left_out = self.dropped.without(self._pending)
@@ -199,14 +205,41 @@ class Role(ABC):
         """What else they are drawn from: nothing, where the party file has a seed, so that others can repeat it."""
         return self.context.secret if self.context.settings.seed is None else b""
 
-    def take(self, state: PartyState) -> None:
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that this party must know to go on with the job in a new process: tensors and plain values."""
+        return {
+            "state": self.state.state_dict(),
+            "consent": self.consent.state_dict(),
+            "noise": self.noise.key.hex(),
+            "dropped": self.dropped.jobs,
+            "pending": [one.job for one in self._pending],
+            "random": torch.get_rng_state(),
+        }
+
+    def load_state_dict(self, content: Mapping[str, Any]) -> None:
+        """Go on from where an earlier process, or an earlier attempt, was."""
+        settings, pending = self.context.settings, set(content["pending"])
+        listed = read_list(settings.keys) if settings.drops == "for-good" else nothing_dropped()
+        # What this job has dropped since is not known yet.
+        self.dropped = listed.without([one for one in listed.requests if one.job not in content["dropped"]])
+        self._pending = [one for one in listed.requests if one.job in pending]
+        state = PartyState.restored(content["state"], self.context.records)
+        self.consent.load_state_dict(content["consent"], state.order)
+        self.take(state, noise_key=bytes.fromhex(content["noise"]))
+        torch.set_rng_state(content["random"])
+
+    def take(self, state: PartyState, *, noise_key: bytes | None = None) -> None:
         """Go on with this state: a new job's, or one that was saved."""
         settings = self.context.settings
         state.move_to(device_for(settings.device, origin=f"{settings.name}'s party file"))
         self._state = state
-        self._noise = Noise(settings.privacy, party=settings.name, releases=state.releases)
+        self._noise = Noise(settings.privacy, party=settings.name, releases=state.releases, key=noise_key)
+        self.take_streams()
+
+    def take_streams(self) -> None:
+        """Expect embeddings of the model's width on all streams."""
         for exchange in self.exchanges:
-            exchange.width = state.model.embedding
+            exchange.width = self.state.model.embedding
 
     def _check_members(self) -> None:
         """Refuse a job among others than this party's federation file says."""

@@ -33,14 +33,16 @@ class Parcel(_message.Message):
     def __init__(self, phase: _Optional[int] = ..., step: _Optional[int] = ..., greeting: _Optional[_Union[Greeting, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., order: _Optional[_Union[Order, _Mapping]] = ..., dual: _Optional[_Union[Dual, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., embedding: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., gradient: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...
 
 class Greeting(_message.Message):
-    __slots__ = ("protocol", "party", "job")
+    __slots__ = ("protocol", "party", "job", "attempt")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     PARTY_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     party: str
     job: str
-    def __init__(self, protocol: _Optional[int] = ..., party: _Optional[str] = ..., job: _Optional[str] = ...) -> None: ...
+    attempt: int
+    def __init__(self, protocol: _Optional[int] = ..., party: _Optional[str] = ..., job: _Optional[str] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class Offer(_message.Message):
     __slots__ = ("ids",)

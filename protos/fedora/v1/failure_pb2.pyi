@@ -20,6 +20,7 @@ class Failure(_message.Message):
         INTERNAL: _ClassVar[Failure.Kind]
         CERTIFICATE: _ClassVar[Failure.Kind]
         LEFT: _ClassVar[Failure.Kind]
+        STORAGE: _ClassVar[Failure.Kind]
         TAKEN: _ClassVar[Failure.Kind]
     UNSPECIFIED: Failure.Kind
     SETTINGS: Failure.Kind
@@ -32,6 +33,7 @@ class Failure(_message.Message):
     INTERNAL: Failure.Kind
     CERTIFICATE: Failure.Kind
     LEFT: Failure.Kind
+    STORAGE: Failure.Kind
     TAKEN: Failure.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     CULPRIT_FIELD_NUMBER: _ClassVar[int]
