@@ -74,11 +74,6 @@ class Course:
                     raise
                 await self._after(error, time.monotonic() - began)
 
-    async def dismiss(self, reason: str) -> None:
-        """End the job at every party that can be reached; the others hear of it when they come back."""
-        parties = self._roster.present()
-        await asyncio.gather(*(self._dismiss_one(connection, reason) for connection in parties))
-
     async def _attempt(
         self, job: Job, connections: list[Connection], attempt: int, entries: Sequence[JournalEntry]
     ) -> Result:
@@ -186,10 +181,21 @@ class Course:
                 raise PartyError(connection.name, f"answered with {one.WhichOneof('content')} where {answer} was due")
             return one
 
-    async def _dismiss_one(self, connection: Connection, reason: str) -> None:
+
+async def dismiss(connections: Sequence[Connection], job: str, reason: str, *, timeout: float) -> None:
+    """End a job at parties that are here.
+
+    Args:
+        connections: The parties.
+        job: Its id.
+        reason: Why it was given up; empty when all went well.
+        timeout: Seconds that a party may take to let go.
+    """
+
+    async def one(connection: Connection) -> None:
         try:
-            async with asyncio.timeout(self._federation.deadlines.silence):
-                await connection.link.send(FromCoordinator(dismiss=Dismiss(reason=reason, job=self._id)))
+            async with asyncio.timeout(timeout):
+                await connection.link.send(FromCoordinator(dismiss=Dismiss(reason=reason, job=job)))
                 while (await connection.link.receive(most=MOST_ANSWER_BYTES)).WhichOneof("content") != "idle":
                     pass
         except (FedoraError, TimeoutError):
@@ -197,3 +203,5 @@ class Course:
             # it has to join again.
             connection.link.close()
         connection.meter.close()
+
+    await asyncio.gather(*(one(connection) for connection in connections))

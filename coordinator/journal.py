@@ -1,4 +1,4 @@
-"""The journal of a job: every request with its answers, so that a new process can go through the job again to where it was.
+"""The journal of a job: every request with its answers. A new process goes through it again to where the job was.
 
 The course of a job is deterministic but for what it hears from parties, draws at random and reads off a clock. All of
 that is journalled. Entries are written down at commits, where all parties have made their state last too: whatever came

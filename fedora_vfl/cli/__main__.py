@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from fedora_vfl.cli import bench, certs, data, demo, dropped, health, policy, run, submit, verify
+from fedora_vfl.cli import bench, certs, data, demo, dropped, health, jobs, policy, run, submit, verify
 from fedora_vfl.process.lifecycle import exit_codes, reader_gone
 from fedora_vfl.wire.protocol import VERSION
 
@@ -37,6 +37,10 @@ def options(
 app.command("demo")(demo.demo)
 app.command("run")(run.run)
 app.command("submit")(submit.submit)
+app.add_typer(jobs.app, name="jobs")
+app.command("follow")(jobs.follow)
+app.command("cancel")(jobs.cancel)
+app.command("result")(jobs.result)
 app.add_typer(data.app, name="data")
 app.command("verify")(verify.verify)
 app.command("dropped")(dropped.dropped)

@@ -209,6 +209,48 @@ def attacks(
         sys.exit(code)
 
 
+@app.command()
+def standing(
+    count: Annotated[int, typer.Option(min=2, help="How many jobs.")] = 200,
+    seed: Annotated[int, typer.Option(help="Of the first job; each further one has the next.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for standing.csv.")] = Path("runs/standing"),
+) -> None:
+    """Run jobs in a row on one cluster, two submitted at once, and see that nobody holds more and more.
+
+    A training and a job that forgets two people, again and again; after every pair memory, open files and disk of each
+    process are looked at. Exit code 1 if one of them has grown.
+    """
+    from fedora_vfl.bench.standing import check_flat, growth, measure, write
+    from fedora_vfl.process.lifecycle import run_until_done
+
+    console = Console(highlight=False)
+
+    async def work() -> None:
+        with Progress(console=console, transient=True) as progress:
+            task = progress.add_task("jobs", total=count)
+            held = await measure(count, seed=seed, told=lambda done, _: progress.update(task, completed=done))
+        write(held, out / "standing.csv")
+        found = growth(held)
+        table = Table(title=f"What each process holds, early and after {count} jobs", title_justify="left")
+        for name in ("process", "memory, MB", "open files", "threads", "disk, kB"):
+            table.add_column(name, justify="left" if name == "process" else "right")
+        for one in found:
+            early, late = one.early, one.late
+            table.add_row(
+                one.member,
+                f"{early.memory / 1e6:.0f} → {late.memory / 1e6:.0f}",
+                f"{early.files} → {late.files}",
+                f"{early.threads} → {late.threads}",
+                f"{early.disk / 1e3:,.0f} → {late.disk / 1e3:,.0f}",
+            )
+        console.print(table)
+        console.print(f"Written to {out}: standing.csv", soft_wrap=True)
+        check_flat(found)
+
+    if code := run_until_done(work()):
+        sys.exit(code)
+
+
 def _print_theorem(walks: "dict[str, Walk]", console: Console) -> None:
     from fedora_vfl.bench.theorem import PROOF, judge, printed_bound, sharper_bound
 
