@@ -31,6 +31,11 @@ _ORDER = "order-{}.json"
 log = logging.getLogger(__name__)
 
 
+def obsolete(held: Iterable[int], *, confirmed: int) -> list[int]:
+    """Return the commits that nobody will go back to; `confirmed` is the last one that all parties have."""
+    return sorted(one for one in held if one <= confirmed)[:-KEPT]
+
+
 class Commits:
     """The commits of one party, by job."""
 
@@ -85,8 +90,7 @@ class JobCommits:
         flat = flatten(copied({**content, "state": state}), tensors)
         write_tensors(self._path(number), tensors, {"content": flat}, format=COMMIT_FORMAT, mode=0o600)
         reached("commit.after")
-        known = [one for one in self.numbers() if one <= confirmed]
-        self._remove(one for one in known[:-KEPT] if one != number)
+        self._remove(obsolete(self.numbers(), confirmed=confirmed))
 
     def read(self, number: int) -> dict[str, Any]:
         """Return what a commit holds."""

@@ -234,8 +234,9 @@ class PartyProcess:
             answer = FromParty(failure=to_failure(error, reporter=self._context.settings.name))
         except OSError as error:  # such as a full disk
             log.error("%s", unexpected(error))
-            said = f"{error.filename or 'a file'}: {error.strerror or error}"
             kind = Failure.STORAGE if error.errno in MENDABLE else Failure.DATA
+            said = f"{error.filename or 'a file'}: {error.strerror or error}"
+            said = f"cannot write {said}" if kind == Failure.STORAGE else said
             answer = FromParty(failure=Failure(kind=kind, culprit=self._context.settings.name, reason=said))
         except Exception as error:
             log.error("%s", unexpected(error))
