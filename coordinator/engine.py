@@ -16,7 +16,7 @@ from coordinator.ledger import Ledger
 from coordinator.methods import Method, PhaseOutcome, R, Rollback
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.one_request import check_one_set
-from coordinator.pace import Pace
+from coordinator.pace import FEW_STEPS, Pace
 from coordinator.reports import (
     PhaseProgress,
     check_digest,
@@ -27,6 +27,7 @@ from coordinator.reports import (
     check_ready,
     check_reports,
     check_saved,
+    steps_of,
 )
 from coordinator.roster import Connection
 from fedora_vfl.errors import DataError, PartyError, SettingsError
@@ -255,11 +256,7 @@ class Engine:
         for connection in self._connections:
             connection.meter.enter(phase.name, phase.round)
         # No deadline for a whole phase: every wait inside it has one, at the party that waits, and steps must go on.
-        message = FromCoordinator(phase=phase)
-        messages = {one.name: message for one in self._connections if one.name not in phase.offline}
-        progress = PhaseProgress(phase, set_rows=set_rows, active=self._active)
-        answers = await self._ask(messages, "report", timeout=None, progress=progress)
-        seconds = self._took
+        answers, seconds = await self._run_parts(phase, set_rows)
         self.predicted[phase.name] = self.predicted.get(phase.name, 0) + self._cost.predict(phase)
         self.seconds[phase.name] = self.seconds.get(phase.name, 0.0) + seconds
         reports = {name: answer.report for name, answer in answers.items()}
@@ -295,6 +292,34 @@ class Engine:
         if live:
             await self._told(Event(finished=finished))
         return outcome
+
+    async def _run_parts(self, phase: Phase, set_rows: int) -> tuple[dict[str, FromParty], float]:
+        """Run a phase, cut into parts where it takes long; return the last part's answers, and the seconds of all."""
+        parties = [one.name for one in self._connections if one.name not in phase.offline]
+        progress = PhaseProgress(phase, set_rows=set_rows, active=self._active)
+        steps, first, seconds = steps_of(phase, rows_drawn(phase.over.share, set_rows)), 0, 0.0
+        while True:
+            message, end = FromCoordinator(phase=phase), self._end_of_part(phase, first, steps)
+            if (first, end) != (0, steps):
+                message.phase.first_step, message.phase.steps = first, end - first
+            messages = dict.fromkeys(parties, message)
+            answers = await self._ask(messages, "report", timeout=None, progress=progress, commit=first > 0)
+            seconds += self._took
+            self._pace.ran(phase.name, end - first, self._took)
+            if end == steps:
+                return answers, seconds
+            for name, answer in answers.items():
+                if not answer.report.partial or (answer.report.phase, answer.report.steps) != (phase.number, end):
+                    raise PartyError(
+                        name, f"reports the end of {phase.name} where {end} of {steps} steps were asked for"
+                    )
+            first = end
+
+    def _end_of_part(self, phase: Phase, first: int, steps: int) -> int:
+        """Return the step that the next part of a phase ends before: what was decided once is not decided anew."""
+        if steps <= FEW_STEPS:
+            return steps
+        return first + int(self.journal.value("steps", lambda: str(self._pace.steps(phase.name, steps - first))))
 
     async def _tell(self, event: Event) -> None:
         """Tell those who follow the job, unless they were told in an earlier attempt."""

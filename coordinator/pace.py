@@ -7,6 +7,8 @@ from protos.fedora.v1.journal_pb2 import JournalEntry
 
 # Commits take at most one in so many seconds of the work between them.
 SHARE = 50
+# A phase of few steps is not cut; of one that is new, so many are tried first to see how long they take.
+FEW_STEPS, PROBE_STEPS = 32, 8
 
 
 class Pace:
@@ -16,6 +18,7 @@ class Pace:
         """`most` seconds of work, at most, go without a commit, whatever it costs."""
         self._most, self._clock = most, clock
         self._last, self._cost = clock(), 0.0
+        self._step_seconds: dict[str, float] = {}  # by name of phase
         self._longest = 0.0  # seconds of a request so far
         self._lasts: dict[str, float] = {}  # how long a request of each name took the last time
         self.lagging: set[str] = set()  # parties that have not committed the last request that went to them
@@ -24,6 +27,18 @@ class Pace:
         """Tell whether a commit would be due by the end of a request; one that is new may be as long as any."""
         expected = self._lasts.get(_name(asked), self._longest)
         return self._clock() - self._last + expected >= min(SHARE * self._cost, self._most)
+
+    def steps(self, phase: str, left: int) -> int:
+        """Return how many of a phase's steps come before its next commit; how long they take is found out first."""
+        if phase not in self._step_seconds:
+            return min(left, PROBE_STEPS)
+        fitting = max(1, int(self._most / max(self._step_seconds[phase], 1e-9)))
+        return left if left <= fitting else -(-left // -(-left // fitting))  # parts of about the same length
+
+    def ran(self, phase: str, steps: int, seconds: float) -> None:
+        """Note how long some steps of a phase took."""
+        if steps:
+            self._step_seconds[phase] = seconds / steps
 
     def asked(self, asked: str, parties: Collection[str], *, seconds: float) -> None:
         """Note how long a request took, and whom it went to."""

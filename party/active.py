@@ -12,6 +12,7 @@ from fedora_vfl.certificates.statement import request_secret
 from fedora_vfl.errors import DataError, PartyError
 from party import losses
 from party.assessment import Assessor
+from party.batches import end_of_part, part
 from party.confidence import gathered
 from party.context import PartyContext
 from party.data.split import assign
@@ -60,8 +61,8 @@ class Active(Role):
         assert state.labels is not None
         online = [one for one in self.exchanges if one.link.peer not in phase.offline]
         told = time.monotonic()
-        kept: list[tuple[Tensor, dict[str, Tensor]]] = []
-        for step, rows in enumerate(drawn):
+        kept = self.kept
+        for step, rows in part(phase, drawn):
             own = [state.embed(rows, phase, step)] if state.inputs else []
             sent = await self._collect(online, phase, step, len(rows))
             if rule.needs_gradients:
@@ -83,7 +84,9 @@ class Active(Role):
                 seen = sum(len(rows) for rows in drawn[: step + 1])
                 mean = report.loss_sum / seen if self.consent.tells_progress else None
                 await tell(Progress(phase=phase.number, steps=step + 1, of_steps=len(drawn), loss=mean))
-        self._keep(phase, drawn, kept)
+        if end_of_part(phase, len(drawn)) == len(drawn):
+            self.kept = []
+            self._keep(phase, drawn, kept)
 
     def _in_order(self, sent: Mapping[str, Tensor], rows: Tensor) -> list[Tensor]:
         """Return every passive party's embedding of some rows, those of parties that are offline from memory."""

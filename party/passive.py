@@ -15,6 +15,7 @@ from fedora_vfl.wire.channels import Secured, check_right_service, dial, path, r
 from fedora_vfl.wire.link import READ_AHEAD, Link
 from fedora_vfl.wire.protocol import PROTOCOL
 from fedora_vfl.wire.tls import Member
+from party.batches import part
 from party.exchange import ExchangeLink, TensorExchange, expect
 from party.request import check_rows
 from party.role import Role, Tell
@@ -85,7 +86,7 @@ class Passive(Role):
             torch.autograd.backward(embedding, gradient)
             rule.step()
 
-        for step, rows in enumerate(drawn):
+        for step, rows in part(phase, drawn):
             embedding = self.noise.apply(self.state.embed(rows, phase, step).cpu(), rows, phase.number, step)
             await exchange.send(Kind.EMBEDDING, phase, step, embedding, timeout=timeout)
             if rule.needs_gradients:

@@ -4,6 +4,7 @@ import logging
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,18 @@ Tell = Callable[[Progress], Awaitable[None]]
 log = logging.getLogger(__name__)
 
 
+@dataclass
+class PhaseUnderWay:
+    """A phase that a party has begun and not ended."""
+
+    phase: Phase
+    rule: Rule
+    drawn: list[Tensor]
+    report: Report
+    before: list[Tensor]  # parameters as they were, where the rule changes them
+    steps: int = 0  # that are done
+
+
 class Role(ABC):
     """A passive or active party in one job."""
 
@@ -61,6 +74,8 @@ class Role(ABC):
         self._noise: Noise | None = None
         self.dropped = nothing_dropped()
         self._pending: list[DroppedRequest] = []  # which the job takes up, as this party's list has them
+        self.under_way: PhaseUnderWay | None = None  # between two parts of a phase
+        self.kept: list[tuple[Tensor, dict[str, Tensor]]] = []  # active party: what the phase is to record, so far
         self.ids: list[str] = []  # of this party's rows, without those that were dropped in earlier jobs
 
     @abstractmethod
@@ -214,6 +229,7 @@ class Role(ABC):
             "dropped": self.dropped.jobs,
             "pending": [one.job for one in self._pending],
             "random": torch.get_rng_state(),
+            "under_way": self._under_way_dict() if self.under_way else None,
         }
 
     def load_state_dict(self, content: Mapping[str, Any]) -> None:
@@ -227,6 +243,8 @@ class Role(ABC):
         self.consent.load_state_dict(content["consent"], state.order)
         self.take(state, noise_key=bytes.fromhex(content["noise"]))
         torch.set_rng_state(content["random"])
+        if content["under_way"]:
+            self._load_under_way(content["under_way"])
 
     def take(self, state: PartyState, *, noise_key: bytes | None = None) -> None:
         """Go on with this state: a new job's, or one that was saved."""
@@ -392,13 +410,26 @@ class Role(ABC):
         with metrics.clock.phase(phase.name) as spent:
             report = await self._run(phase, tell)
             told = spent()
-        report.compute_seconds, report.wait_seconds = told.computing, told.waiting + told.sending
+        report.compute_seconds += told.computing
+        report.wait_seconds += told.waiting + told.sending
+        if self.under_way:
+            return Report(phase=phase.number, steps=self.under_way.steps, partial=True)
         metrics.finished(phase.name, report)
         return report
 
     async def _run(self, phase: Phase, tell: Tell) -> Report:
-        """Do what a phase asks for and say what came of it."""
+        """Do what a phase, or a part of it, asks for and say what came of it."""
+        now = self._go_on(phase) if phase.first_step else self._begin(phase)
+        with torch.set_grad_enabled(now.rule.needs_gradients):
+            await self.run_batches(phase, now.rule, now.drawn, now.report, tell)
+        now.steps = batches.end_of_part(phase, len(now.drawn))
+        self.under_way = now if now.steps < len(now.drawn) else None
+        return now.report if self.under_way else await self._finish(phase, now)
+
+    def _begin(self, phase: Phase) -> "PhaseUnderWay":
+        """Agree to a phase, draw its batches and make its update rule."""
         state = self.state
+        self.kept = []
         drawn = batches.draw(state.sets, phase.over, phase.plan)
         self.consent.phase(phase, drawn)
         if phase.checkpoint:
@@ -412,16 +443,56 @@ class Role(ABC):
         state.networks.train(phase.train_mode)
         before = [] if rule.parameters_frozen else state.snapshot()
         report = Report(phase=phase.number, rows=sum(len(rows) for rows in drawn), steps=len(drawn))
-        with torch.set_grad_enabled(rule.needs_gradients):
-            await self.run_batches(phase, rule, drawn, report, tell)
+        return PhaseUnderWay(phase, rule, drawn, report, before)
+
+    def _go_on(self, phase: Phase) -> "PhaseUnderWay":
+        """Return the phase that a part before this one has left."""
+        now = self.under_way
+        if now is None or (now.phase.number, now.steps) != (phase.number, phase.first_step):
+            raise PartyError("coordinator", f"asked for steps from {phase.first_step} on of a phase that is not there")
+        return now
+
+    async def _finish(self, phase: Phase, now: "PhaseUnderWay") -> Report:
+        """End a phase: agree on what its rule has to agree on, and report."""
+        state, rule, report = self.state, now.rule, now.report
         await rule.exchange(self._end_of(phase, report))
         report.figures.update(rule.finish())
-        if before:
-            report.change_squared = state.change_squared(before)
-        self.consent.screen(phase, drawn, report, classes=state.classes)
+        if now.before:
+            report.change_squared = state.change_squared(now.before)
+        self.consent.screen(phase, now.drawn, report, classes=state.classes)
         if state.account:
             state.account.add(phase, rule, report, classes=state.classes)
         return report
+
+    def _under_way_dict(self) -> dict[str, Any]:
+        """Return what must be known of a phase to go on with its next part."""
+        now = self.under_way
+        assert now
+        return {
+            "phase": now.phase.SerializeToString().hex(),
+            "report": now.report.SerializeToString().hex(),
+            "steps": now.steps,
+            "before": now.before,
+            "gradients": [one.grad for one in now.rule.parameters],
+            "kept": [[logits, sent] for logits, sent in self.kept],
+            "fresh": self.state.confidence.fresh,
+        }
+
+    def _load_under_way(self, content: Mapping[str, Any]) -> None:
+        """Go on in the middle of a phase."""
+        state, phase = self.state, Phase.FromString(bytes.fromhex(content["phase"]))
+        phase.update.fresh = False  # what the rule remembers is of this phase
+        rule = rule_for(phase.update, state.networks.parameters(), state.memory)
+        rule.go_on()
+        for parameter, gradient in zip(rule.parameters, content["gradients"], strict=True):
+            parameter.grad = None if gradient is None else gradient.to(state.device)
+        state.networks.train(phase.train_mode)
+        drawn = batches.draw(state.sets, phase.over, phase.plan)
+        report = Report.FromString(bytes.fromhex(content["report"]))
+        before = [one.to(state.device) for one in content["before"]]
+        self.under_way = PhaseUnderWay(phase, rule, drawn, report, before, content["steps"])
+        self.kept = [(logits, sent) for logits, sent in content["kept"]]
+        state.confidence.fresh = content["fresh"]
 
     def _end_of(self, phase: Phase, report: Report) -> PhaseEnd:
         links = [one.link for one in self.exchanges if one.link.peer not in phase.offline]
