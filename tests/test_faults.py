@@ -51,7 +51,7 @@ async def failing_job(
     more: Mapping[str, Any] | None = None,
     deadlines: Deadlines = DEADLINES,
 ) -> tuple[FedoraError, float]:
-    """Run a job that must fail; return the error, and the seconds until then; `more` has further sections of the job."""
+    """Run a job that must fail; return the error, and the seconds until then; `more` are further sections of it."""
     data = {"source": "csv", "path": str(write_people(folder / "people.csv")), "id": "person"}
     out = folder / "run"
     job = as_job({"data": data, "train": dict(train), **(more or {})})
