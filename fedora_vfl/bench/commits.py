@@ -15,8 +15,6 @@ from fedora_vfl.cluster.runs import run_on
 from fedora_vfl.settings.files import check
 from fedora_vfl.wire.protocol import COORDINATOR
 
-# What a coordinator is started with that commits only where it must: when a job begins, drops rows or is signed for.
-WITHOUT = "from coordinator.pace import Pace\nPace.due = lambda self, asked: False\n"
 EPOCHS, ROUNDS = 12, 30
 
 
@@ -77,10 +75,9 @@ async def _run(*, commits: bool, seed: int) -> dict[str, list[float]]:
     """Run the job once and return the seconds of each phase, its commit included."""
     folder = Path(tempfile.mkdtemp(prefix="fedora-commits-"))
     try:
-        out, plugin = folder / "run", folder / "without.py"
-        plugin.write_text(WITHOUT)
+        out = folder / "run"
         federation = prepare(check(job(seed), Job, origin="commits"), origin=folder / "job.yaml", out=out)
-        program = ["coordinator"] if commits else ["coordinator", "--plugin", str(plugin)]
+        program = ["coordinator" if commits else "fedora_vfl.bench.uncommitted"]
         async with LocalCluster(out, federation, programs={COORDINATOR: program}) as cluster:
             result = await run_on(cluster, out, lambda event: None)
         return {one.name: _seconds(result["rounds"], one.phases) for one in STRETCHES}

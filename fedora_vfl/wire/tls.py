@@ -135,7 +135,9 @@ class Credentials:
             before, shown = shown, shown.renewed()
             return None if shown == before else shown._shown_by_server()
 
-        return grpc.dynamic_ssl_server_credentials(self._shown_by_server(), renewed, require_client_authentication=True)
+        first = self._shown_by_server()
+        # None, where nothing has changed, is not in the type stubs.
+        return grpc.dynamic_ssl_server_credentials(first, renewed, require_client_authentication=True)  # type: ignore[arg-type]
 
     def _shown_by_server(self) -> grpc.ServerCertificateConfiguration:
         return grpc.ssl_server_certificate_configuration([(self.key, self.chain)], root_certificates=self.authority)
