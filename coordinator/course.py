@@ -103,7 +103,7 @@ class Course:
         """Have all parties go back to one moment; return the journal up to it."""
         halt = FromCoordinator(halt=Halt(job=self._id), attempt=attempt)
         answers = await self._ask_all(connections, {one.name: halt for one in connections}, "halted")
-        held = {name: list(answer.halted.commits) for name, answer in answers.items()}
+        held = {name: set(answer.halted.commits) for name, answer in answers.items()}
         point = resume_point([list(one.answers) for one in entries], held)
         await self._file.truncate_after(point.number)
         messages = {}

@@ -26,7 +26,7 @@ from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Credentials, Member, check_s
 from party.active import Active
 from party.commits import Commits
 from party.context import PartyContext
-from party.data.reading import read
+from party.data.reading import digest_of, read
 from party.dropped import read_list
 from party.exchange_server import ExchangeServer
 from party.metrics import PartyMetrics
@@ -92,6 +92,7 @@ class PartyProcess:
             self._metrics,
             secret=load_or_make_secret(settings.keys),
             credentials=credentials,
+            data_digest=digest_of(settings.data.path),
         )
         self._exchange_server = ExchangeServer(self._context) if active else None
         self._commits = Commits(settings.keys)
@@ -206,7 +207,8 @@ class PartyProcess:
                 if message.dismiss.reason:
                     log.warning("job given up: %s", discreet(message.dismiss.reason))
                 await self._leave()
-                self._commits.erase_all_but([])
+                if message.dismiss.job:
+                    self._commits.of(message.dismiss.job).erase()
                 self._context.meter.close()
                 await link.send(FromParty(idle=Idle()))
             case "halt":

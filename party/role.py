@@ -230,11 +230,15 @@ class Role(ABC):
             "pending": [one.job for one in self._pending],
             "random": torch.get_rng_state(),
             "under_way": self._under_way_dict() if self.under_way else None,
+            "data": self.context.data_digest,
         }
 
     def load_state_dict(self, content: Mapping[str, Any]) -> None:
         """Go on from where an earlier process, or an earlier attempt, was."""
         settings, pending = self.context.settings, set(content["pending"])
+        if content["data"] != self.context.data_digest:
+            remedy = "bring back the file that the job began with, or cancel the job"
+            raise DataError(f"{settings.data.path}: was changed while the job was interrupted: {remedy}")
         listed = read_list(settings.keys) if settings.drops == "for-good" else nothing_dropped()
         # What this job has dropped since is not known yet.
         self.dropped = listed.without([one for one in listed.requests if one.job not in content["dropped"]])
