@@ -87,6 +87,7 @@ class Course:
         if attempt > 1:
             resume = Resume(setup=setup)
             journal = await self._resume(connections, attempt, entries, resume)
+
         async def say(note: str) -> None:
             if not journal.replaying:
                 await self._tell(Event(note=note))

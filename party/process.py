@@ -13,6 +13,7 @@ import grpc
 from fedora_vfl.errors import FedoraError, PartyError, from_failure, to_failure
 from fedora_vfl.fault_points import reached
 from fedora_vfl.process import logs
+from fedora_vfl.process.exhaustion import exhausted
 from fedora_vfl.process.logs import discreet, unexpected
 from fedora_vfl.process.metrics import CertificateMetrics, Source, TrafficMetrics
 from fedora_vfl.settings.federation import Federation
@@ -202,7 +203,9 @@ class PartyProcess:
                 self._commits.erase_all_but(message.welcome.jobs)
                 log.info("joined the coordinator, release %s", message.welcome.version)
             case "failure":
-                raise from_failure(message.failure)
+                error = from_failure(message.failure)
+                # It may say why it lets nobody in; once it has, what it says is one more message that can be wrong.
+                raise PartyError(COORDINATOR, f"says that {error}") if self._welcome else error
             case "dismiss":
                 if message.dismiss.reason:
                     log.warning("job given up: %s", discreet(message.dismiss.reason))
@@ -242,8 +245,10 @@ class PartyProcess:
             answer = FromParty(failure=Failure(kind=kind, culprit=self._context.settings.name, reason=said))
         except Exception as error:
             log.error("%s", unexpected(error))
-            reason = f"failed with an unexpected {type(error).__name__}: {error}"
-            failure = Failure(kind=Failure.INTERNAL, culprit=self._context.settings.name, reason=reason)
+            missing = exhausted(error)  # a full disk, or no more memory
+            kind = Failure.DATA if missing else Failure.INTERNAL
+            reason = missing or f"failed with an unexpected {type(error).__name__}: {error}"
+            failure = Failure(kind=kind, culprit=self._context.settings.name, reason=reason)
             answer = FromParty(failure=failure)
         self._busy = False
         answer.attempt = message.attempt
