@@ -213,6 +213,7 @@ class PartyProcess:
                 await self._leave()
                 if message.dismiss.job:
                     self._commits.of(message.dismiss.job).erase()
+                    self._context.told.pop(message.dismiss.job, None)
                 self._context.meter.close()
                 await link.send(FromParty(idle=Idle()))
             case "halt":
