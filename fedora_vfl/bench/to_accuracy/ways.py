@@ -40,6 +40,8 @@ WAYS = (
     Way("int4 and int2, feedback; overlap 4", TIGHT, {"overlap": 4}),
     Way("int4 and int2, feedback; overlap 4; 2 local steps", TIGHT, {"overlap": 4, "local_steps": 2}),
 )
+# Those that a quick look leaves out.
+SLOW = {"float16", "int4", "int4 and int2", "randtopk", "overlap 2", "2 local steps"}
 
 
 @dataclass(frozen=True)
