@@ -223,7 +223,7 @@ class Consent:
         self._learned, self._phases = float(state["learned"]), state["phases"]
         self._kept, self._kept_labels, self._silent = state["kept"], state["kept_labels"], state["silent"]
         # Beside what this process has told: a job that is sent back again and again learns no more for that.
-        self._levels.update((one, other, count, bytes.fromhex(digest)) for one, other, count, digest in state["levels"])
+        self._levels.update((*numbers, bytes.fromhex(digest)) for *numbers, digest in state["levels"])
         self._parts.remember(one.numpy() for one in state["parts"])
         if self._budget:
             self._numbers = self._number(order)
@@ -270,9 +270,11 @@ class Consent:
         uncertain = phase.loss.WhichOneof("form") == "uncertainty"
         if uncertain and phase.update.WhichOneof("rule") == "dual_ascent":
             level = phase.update.dual_ascent.level
-            # Another weight, or other rows, would make another question of the same level.
-            rows = torch.cat(list(drawn)).sort().values.numpy().tobytes()
-            self._levels.add((level, phase.loss.uncertainty.omega, phase.loss.reduction, rows))
+            # Another weight, or other rows, would make another question of the same level. A part is drawn anew each
+            # round, as FedORA's are; its size stands for it.
+            rows = b"" if _passes(phase) else torch.cat(list(drawn)).sort().values.numpy().tobytes()
+            asked = (level, phase.loss.uncertainty.omega, phase.loss.reduction, phase.over.share, rows)
+            self._levels.add(asked)
             if len(self._levels) > MOST_LEVELS:
                 most = f"at most {MOST_LEVELS} levels of it are asked about in a job"
                 raise SettingsError(f"policy.smallest_group: L_u of so few rows is not told, and {most}")

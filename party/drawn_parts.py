@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ class Told:
     """What a job was told that it must not be told too often; going back to a commit takes nothing of it back."""
 
     parts: "DrawnParts"
-    levels: set[tuple[float, float, int, bytes]] = field(default_factory=set)  # of L_u that were asked about
+    levels: set[tuple[Any, ...]] = field(default_factory=set)  # of L_u that were asked about
 
 
 class DrawnParts:
