@@ -1,22 +1,31 @@
 """What a party keeps of a job, when a job commits, and how books and parties come back."""
 
 import asyncio
+import dataclasses
 import stat
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from coordinator.journal import InMemory, Journal
 from coordinator.pace import FEW_STEPS, PROBE_STEPS, SHARE, Pace
+from fedora_vfl.cluster.local import loopback_federation
 from fedora_vfl.errors import DataError, PartyError
 from fedora_vfl.settings.federation import Deadlines
+from fedora_vfl.settings.files import check
 from fedora_vfl.wire.meter import Meter, Packed
 from party.commits import Commits, JobCommits
+from party.consent import Consent
+from party.context import PartyContext
+from party.metrics import PartyMetrics
 from party.rejoining import LONGEST_PAUSE_SECONDS, Rejoining
+from party.settings import PartySettings
 from party.state import SETS
-from protos.fedora.v1.control_pb2 import Drop, FromCoordinator, FromParty, Saved
+from protos.fedora.v1.control_pb2 import Drop, FromCoordinator, FromParty, Saved, Setup
+from protos.fedora.v1.exchange_pb2 import Order
 from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.meter_pb2 import Kind
 
@@ -200,3 +209,24 @@ def test_a_party_comes_back_for_as_long_as_it_may_with_growing_pauses() -> None:
     assert Rejoining(deadlines, in_job=True, clock=clock).pause(lost)
     with pytest.raises(PartyError):
         rejoining.pause(PartyError("coordinator", "speaks another protocol", Failure.PROTOCOL))
+
+
+def test_what_a_job_was_told_survives_a_commit_and_is_not_taken_back(tmp_path: Path) -> None:
+    settings = check({"name": "active", "federation": "f", "data": {"path": "d.csv"}}, PartySettings, origin="party")
+    settings = settings.model_copy(update={"keys": tmp_path})
+    records: Any = None
+    context = PartyContext(settings, loopback_federation(["p"]), records, Meter(), PartyMetrics(1), secret=b"s" * 32)
+    consent = Consent(context, Setup(job=JOB), active=True)
+    consent._levels.add((0.5, 1.0, 0, 1.0, b"rows"))
+    consent._parts.remember([np.array([1, 2], dtype=np.uint8)])
+    commits = Commits(tmp_path).of(JOB)
+    commits.write(1, {**state(1), "consent": consent.state_dict()}, confirmed=0)
+    consent._levels.add((0.7, 1.0, 0, 1.0, b"rows"))
+    order = Order(train=["a"], test=["b"])
+    for process in (context, dataclasses.replace(context, told={})):  # the same one, and a new one
+        again = Consent(process, Setup(job=JOB), active=True)
+        again.load_state_dict(commits.read(1)["consent"], order)
+        assert len(again._levels) == (2 if process is context else 1)
+        assert [one.tolist() for one in again._parts.kept()] == [[1, 2]]
+        again.close()
+    consent.close()
