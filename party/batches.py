@@ -1,5 +1,6 @@
 """Batch plans: every party derives the same batches from a phase, so that none are sent."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -7,7 +8,7 @@ import torch
 from fedora_vfl.errors import PartyError
 from fedora_vfl.sampling.rows import rows_drawn
 from fedora_vfl.sampling.seeds import derive
-from protos.fedora.v1.phase_pb2 import Joint, Plan, Samples
+from protos.fedora.v1.phase_pb2 import Joint, Phase, Plan, Samples
 
 PARTS = ("forget", "remaining", "held-out")  # of a round's rows, in this order
 
@@ -36,6 +37,17 @@ class SampleSets:
     def dropping(self) -> "SampleSets":
         """Return the sets once the rows to forget are no training rows any more."""
         return SampleSets({**self.rows, Samples.TRAIN: self.rows[Samples.REMAINING]})
+
+
+def part(phase: Phase, drawn: Sequence[torch.Tensor]) -> list[tuple[int, torch.Tensor]]:
+    """Return the batches of a part of a phase, each with its number in the phase."""
+    first, last = phase.first_step, end_of_part(phase, len(drawn))
+    return list(enumerate(drawn))[first:last]
+
+
+def end_of_part(phase: Phase, steps: int) -> int:
+    """Return the number of the batch before which a part of a phase of so many steps ends."""
+    return min(steps, phase.first_step + phase.steps) if phase.steps else steps
 
 
 def draw(sets: SampleSets, over: Samples, plan: Plan) -> list[torch.Tensor]:

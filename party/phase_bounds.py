@@ -32,6 +32,8 @@ def check_phase(phase: Phase, *, passive: Iterable[str]) -> None:
             raise PartyError(COORDINATOR, f"asked for {said}; it should be from {least:g} to {most:g}")
     if not phase.name or _name(phase) != phase.name:
         raise PartyError(COORDINATOR, f"sent a phase whose name is not one of 1 to {MOST_LETTERS} letters")
+    if phase.HasField("joint") and (phase.first_step or phase.steps):
+        raise PartyError(COORDINATOR, f"cut the joint phase {_name(phase)} into parts, which is never done")
     if phase.HasField("joint") != (phase.update.WhichOneof("rule") in JOINT) or phase.joint.rounds > MOST_ROUNDS:
         raise PartyError(COORDINATOR, f"sent a joint phase {_name(phase)} whose rule or rounds no method asks for")
     if phase.loss.reduction not in Loss.Reduction.values():

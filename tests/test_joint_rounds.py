@@ -110,6 +110,7 @@ def role_of(place: int, joint: reference.Joint, forget: Tensor, queues: dict[tup
     role.exchanges = [TensorExchange(line, plain, clock, passive=line.peer if active else name) for line in lines]
     for exchange in role.exchanges:
         exchange.width = WIDTH
+    role.kept = []
     role.consent = SimpleNamespace(gradient=lambda *_, **__: None, embedding=lambda *_, **__: None)
     role._state, role._noise = state, Noise(None, party=name)
     assert isinstance(role, Role)

@@ -296,7 +296,7 @@ class Schedule(_message.Message):
     def __init__(self, overlap: _Optional[int] = ..., local_steps: _Optional[int] = ...) -> None: ...
 
 class Phase(_message.Message):
-    __slots__ = ("number", "name", "round", "over", "plan", "loss", "update", "train_mode", "augmentation", "checkpoint", "offline", "forward_only", "joint", "schedule")
+    __slots__ = ("number", "name", "round", "over", "plan", "loss", "update", "train_mode", "augmentation", "checkpoint", "offline", "forward_only", "joint", "first_step", "steps", "schedule")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -310,6 +310,8 @@ class Phase(_message.Message):
     OFFLINE_FIELD_NUMBER: _ClassVar[int]
     FORWARD_ONLY_FIELD_NUMBER: _ClassVar[int]
     JOINT_FIELD_NUMBER: _ClassVar[int]
+    FIRST_STEP_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
     SCHEDULE_FIELD_NUMBER: _ClassVar[int]
     number: int
     name: str
@@ -324,8 +326,10 @@ class Phase(_message.Message):
     offline: _containers.RepeatedScalarFieldContainer[str]
     forward_only: bool
     joint: Joint
+    first_step: int
+    steps: int
     schedule: Schedule
-    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., round: _Optional[int] = ..., over: _Optional[_Union[Samples, _Mapping]] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., train_mode: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ..., checkpoint: _Optional[bool] = ..., offline: _Optional[_Iterable[str]] = ..., forward_only: _Optional[bool] = ..., joint: _Optional[_Union[Joint, _Mapping]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ...) -> None: ...
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., round: _Optional[int] = ..., over: _Optional[_Union[Samples, _Mapping]] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., train_mode: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ..., checkpoint: _Optional[bool] = ..., offline: _Optional[_Iterable[str]] = ..., forward_only: _Optional[bool] = ..., joint: _Optional[_Union[Joint, _Mapping]] = ..., first_step: _Optional[int] = ..., steps: _Optional[int] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ...) -> None: ...
 
 class RoundReport(_message.Message):
     __slots__ = ("change_squared", "loss_sum", "correct", "unlearning_loss", "omega")
@@ -342,7 +346,7 @@ class RoundReport(_message.Message):
     def __init__(self, change_squared: _Optional[float] = ..., loss_sum: _Optional[float] = ..., correct: _Optional[int] = ..., unlearning_loss: _Optional[float] = ..., omega: _Optional[float] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("phase", "rows", "steps", "change_squared", "compute_seconds", "wait_seconds", "loss_sum", "correct", "figures", "left_out", "within_bounds", "rounds")
+    __slots__ = ("phase", "rows", "steps", "change_squared", "compute_seconds", "wait_seconds", "loss_sum", "correct", "figures", "left_out", "within_bounds", "rounds", "partial")
     class FiguresEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -369,6 +373,7 @@ class Report(_message.Message):
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     WITHIN_BOUNDS_FIELD_NUMBER: _ClassVar[int]
     ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    PARTIAL_FIELD_NUMBER: _ClassVar[int]
     phase: int
     rows: int
     steps: int
@@ -381,7 +386,8 @@ class Report(_message.Message):
     left_out: _containers.ScalarMap[str, str]
     within_bounds: bool
     rounds: _containers.RepeatedCompositeFieldContainer[RoundReport]
-    def __init__(self, phase: _Optional[int] = ..., rows: _Optional[int] = ..., steps: _Optional[int] = ..., change_squared: _Optional[float] = ..., compute_seconds: _Optional[float] = ..., wait_seconds: _Optional[float] = ..., loss_sum: _Optional[float] = ..., correct: _Optional[int] = ..., figures: _Optional[_Mapping[str, float]] = ..., left_out: _Optional[_Mapping[str, str]] = ..., within_bounds: _Optional[bool] = ..., rounds: _Optional[_Iterable[_Union[RoundReport, _Mapping]]] = ...) -> None: ...
+    partial: bool
+    def __init__(self, phase: _Optional[int] = ..., rows: _Optional[int] = ..., steps: _Optional[int] = ..., change_squared: _Optional[float] = ..., compute_seconds: _Optional[float] = ..., wait_seconds: _Optional[float] = ..., loss_sum: _Optional[float] = ..., correct: _Optional[int] = ..., figures: _Optional[_Mapping[str, float]] = ..., left_out: _Optional[_Mapping[str, str]] = ..., within_bounds: _Optional[bool] = ..., rounds: _Optional[_Iterable[_Union[RoundReport, _Mapping]]] = ..., partial: _Optional[bool] = ...) -> None: ...
 
 class Progress(_message.Message):
     __slots__ = ("phase", "steps", "of_steps", "loss")
