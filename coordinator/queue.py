@@ -11,7 +11,7 @@ from coordinator.course import Course, dismiss
 from coordinator.job import Job
 from coordinator.metrics import FINISHED, GIVEN_UP, CoordinatorMetrics, failed
 from coordinator.roster import Roster
-from coordinator.store import BEGUN, ENDED, State, Store, StoredJob
+from coordinator.store import BEGUN, ENDED, State, Store, StoredJob, StoreError
 from coordinator.stored_course import StoredCourse
 from coordinator.telling import Bell, Telling
 from fedora_vfl.errors import FedoraError, PartyError, SettingsError, from_failure, to_failure
@@ -162,6 +162,8 @@ class JobQueue:
         match work.exception():
             case None:
                 return Ending(State.FINISHED, FINISHED, result=work.result())
+            case StoreError() as error:
+                raise error  # nothing can be noted of it: the coordinator ends, and the job is still there
             case FedoraError() as error:
                 log.error("%s", discreet(error))
                 return Ending(State.FAILED, failed(error.kind), to_failure(error, reporter=""))

@@ -85,9 +85,11 @@ async def serve(
                 await asyncio.shield(working)
             finally:
                 health.leave()  # first of all: nobody should come who would be sent away
-                await queue.stop()
-                working.cancel()
-                roster.hang_up()
-                await server.stop(grace=LAST_CALLS_SECONDS)
+                try:
+                    await queue.stop()
+                finally:
+                    working.cancel()
+                    roster.hang_up()
+                    await server.stop(grace=LAST_CALLS_SECONDS)
     finally:
         await store.close()

@@ -36,6 +36,10 @@ MOST_EVENTS_READ = 500  # at once: a follower of a long job is told in portions
 T = TypeVar("T")
 
 
+class StoreError(DataError):
+    """The store cannot be written or read: the coordinator ends, and a job that runs stays where the disk has it."""
+
+
 class State(StrEnum):
     """Where a job is."""
 
@@ -436,9 +440,9 @@ def _explained(path: Path) -> Iterator[None]:
         if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
             raise SettingsError(f"{path}: another coordinator has these jobs open; end it first") from None
         hint = "make room or mend the disk, and start the coordinator again: jobs go on"
-        raise DataError(f"{path}: the jobs cannot be written down: {error}; {hint}") from None
+        raise StoreError(f"{path}: the jobs cannot be written down: {error}; {hint}") from None
     except sqlite3.DatabaseError as error:
-        raise DataError(f"{path}: is damaged: {error}; move it away, and jobs begin anew") from None
+        raise StoreError(f"{path}: is damaged: {error}; move it away, and jobs begin anew") from None
 
 
 def _tell(database: sqlite3.Connection, id: str, told: Sequence[Told]) -> None:

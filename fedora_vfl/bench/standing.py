@@ -43,7 +43,7 @@ FORGETTING = {
     "model": {"embedding": 16},
     "train": {"epochs": 1, "save": "autumn", "overwrite": True},
     "forget": {"ids": ["row-000003", "row-000011"]},
-    "unlearn": {"rounds": 3, "overwrite": True},
+    "unlearn": {"steps": "paper", "rounds": 3, "overwrite": True},
 }
 
 

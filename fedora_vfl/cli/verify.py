@@ -53,8 +53,8 @@ def verify(
     from fedora_vfl.certificates.verification import examine, unvouched
 
     try:
-        path, evidence = _find(certificate, models, federation, trusted_keys, trust or [], request or [])
-        made, checks = examine(_read(path), evidence)
+        path, evidence = find_evidence(certificate, models, federation, trusted_keys, trust or [], request or [])
+        made, checks = examine(read_certificate(path), evidence)
     except FedoraError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -84,7 +84,7 @@ def _end(error: FedoraError) -> None:
 # What to look at
 
 
-def _find(
+def find_evidence(
     path: Path,
     models: Path | None,
     federation: Path | None,
@@ -120,7 +120,8 @@ def _if_there(path: Path) -> Path | None:
     return path if path.exists() else None
 
 
-def _read(path: Path) -> bytes:
+def read_certificate(path: Path) -> bytes:
+    """Return a certificate's bytes."""
     try:
         return path.read_bytes()
     except OSError as error:

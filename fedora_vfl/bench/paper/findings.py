@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from fedora_vfl.bench.paper.document import Verdict
 from fedora_vfl.bench.paper.experiments import Plan
 from fedora_vfl.bench.paper.sheet import METRICS, RETRAIN, Sheet, SheetRow
+from fedora_vfl.documents.document import Verdict
 
 YES, PARTLY, NO, OPEN = "yes", "partly", "no", "not measured"
 CLOSE = 0.03  # accuracies that differ by less count as near each other

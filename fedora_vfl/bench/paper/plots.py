@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedora_vfl.bench.paper.document import Plot
 from fedora_vfl.bench.paper.experiments import Plan
 from fedora_vfl.bench.paper.figures import figure
 from fedora_vfl.bench.paper.sheet import METRICS, RETRAIN, Sheet, SheetRow
+from fedora_vfl.documents.document import Plot
 from fedora_vfl.storage import write_atomically
 
 if TYPE_CHECKING:

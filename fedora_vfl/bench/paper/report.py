@@ -10,17 +10,17 @@ from importlib.metadata import version
 from pathlib import Path
 
 from fedora_vfl.bench.paper.cells import Place
-from fedora_vfl.bench.paper.document import Block, Bullets, Code, Document, Heading, Paragraph, Row, Table, Verdicts
 from fedora_vfl.bench.paper.experiments import Experiment, Plan, Preset
 from fedora_vfl.bench.paper.figures import NUMBERS
 from fedora_vfl.bench.paper.findings import findings, summary
-from fedora_vfl.bench.paper.markdown import markdown
 from fedora_vfl.bench.paper.plots import Plots
 from fedora_vfl.bench.paper.progress import describe
 from fedora_vfl.bench.paper.sheet import Sheet
 from fedora_vfl.bench.paper.store import Record
 from fedora_vfl.bench.paper.tables import Tables, listed
-from fedora_vfl.bench.paper.webpage import webpage
+from fedora_vfl.documents.document import Block, Bullets, Code, Document, Heading, Paragraph, Row, Table, Verdicts
+from fedora_vfl.documents.markdown import markdown
+from fedora_vfl.documents.webpage import webpage
 from fedora_vfl.storage import write_atomically
 from fedora_vfl.wire.protocol import VERSION
 
@@ -105,7 +105,7 @@ def compose(material: Material, out: Path) -> Document:
     wanted = len({place.cell.digest for place in material.places})
     subtitle = f"Preset `{material.preset}`; {done} of {wanted} cells measured; release {VERSION}."
     title = "Unlearning in vertical federated learning: the paper's experiments, run again"
-    return Document(title, subtitle, blocks)
+    return Document(title, subtitle, blocks, letter="S")
 
 
 def _in_short(tables: Tables) -> list[Block]:

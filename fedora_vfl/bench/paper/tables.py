@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from statistics import mean
 
 from fedora_vfl.bench.paper.complexity import FORMULAS
-from fedora_vfl.bench.paper.document import Row, Table
 from fedora_vfl.bench.paper.experiments import Plan
 from fedora_vfl.bench.paper.figures import NUMBERS, Figure, figure
 from fedora_vfl.bench.paper.sheet import METRICS, RETRAIN, Sheet, SheetRow
+from fedora_vfl.documents.document import GAP, HERE, PAPER, Row, Table
 
-HERE, GAP, PAPER = "here", "− Retrain", "paper"
 NONE = "–"
 COUNTED_TOO = (
     "Counted and not in the paper's table: the passes by which ICO finds how far to go, "

@@ -2,6 +2,11 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
+
+HERE, GAP, PAPER = "here", "− Retrain", "paper"  # whose figures a line of a table has
+Mood = Literal["yes", "partly", "no", "plain"]  # how something went, which decides its colour
+MARKS: dict[Mood, str] = {"yes": "✓", "partly": "–", "no": "✗", "plain": "•"}
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,59 @@ class Verdicts:
     items: list[Verdict]
 
 
-Block = Heading | Paragraph | Bullets | Code | Table | Verdicts | Plot
+@dataclass(frozen=True)
+class Grid:
+    """A plain table: the first entry of each row names it."""
+
+    caption: str
+    header: list[str]
+    rows: list[list[str]]
+    notes: list[str] = field(default_factory=list)
+    text: bool = False  # whether its entries are words, which begin on the left
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What a reader should see first: a few words and, below them, sentences."""
+
+    mood: Mood
+    title: str
+    sentences: list[str]
+
+
+@dataclass(frozen=True)
+class Marked:
+    """Sentences, each behind a mark that says how it went."""
+
+    items: list[tuple[Mood, str]]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture that is part of the page itself."""
+
+    svg: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Photo:
+    """A picture of dots, too wide for a narrow screen, which may be moved about there."""
+
+    png: bytes
+    caption: str
+    alternative: str
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Details that are shown to who asks for them."""
+
+    summary: str
+    blocks: "list[Block]"
+
+
+Block = Heading | Paragraph | Bullets | Code | Table | Verdicts | Plot | Grid | Notice | Marked | Drawing | Photo | Fold
 
 
 @dataclass(frozen=True)
@@ -91,6 +148,7 @@ class Document:
     title: str
     subtitle: str
     blocks: list[Block]
+    letter: str = ""  # before the numbers of tables and figures: S for a supplement to a paper that has its own
 
     @property
     def contents(self) -> list[Heading]:

@@ -7,19 +7,28 @@ from html import escape
 from itertools import groupby
 from pathlib import Path
 
-from fedora_vfl.bench.paper.document import (
+from fedora_vfl.documents.document import (
+    GAP,
+    HERE,
+    MARKS,
+    PAPER,
     Block,
     Bullets,
     Code,
     Document,
+    Drawing,
+    Fold,
+    Grid,
     Heading,
+    Marked,
+    Notice,
     Paragraph,
+    Photo,
     Plot,
     Row,
     Table,
     Verdicts,
 )
-from fedora_vfl.bench.paper.tables import GAP, HERE, PAPER
 
 STYLE = Path(__file__).parent / "report.css"
 CLASSES = {HERE: "here", GAP: "gap", PAPER: "paper"}
@@ -27,7 +36,7 @@ CLASSES = {HERE: "here", GAP: "gap", PAPER: "paper"}
 
 def webpage(document: Document) -> str:
     """Write a report as HTML, style and pictures inside."""
-    numbers: Numbers = Numbers()
+    numbers = Numbers(document.letter)
     body = "\n".join(_block(block, numbers) for block in document.blocks)
     contents = "".join(
         f'<li><a href="#{one.anchor}">{_inline(one.text)}</a></li>' for one in document.contents if one.level == 2
@@ -44,20 +53,20 @@ def webpage(document: Document) -> str:
 
 
 class Numbers:
-    """Counts tables and plots."""
+    """Counts tables and plots, with a letter before each number where a paper has tables of its own."""
 
-    def __init__(self) -> None:
-        self._tables = self._plots = 0
+    def __init__(self, letter: str) -> None:
+        self._letter, self._tables, self._plots = letter, 0, 0
 
     def table(self) -> str:
-        """Return the next table's name; S stands for supplement, as the paper has tables of its own."""
+        """Return the next table's name."""
         self._tables += 1
-        return f"Table S{self._tables}"
+        return f"Table {self._letter}{self._tables}"
 
     def plot(self) -> str:
         """Return the next plot's name."""
         self._plots += 1
-        return f"Figure S{self._plots}"
+        return f"Figure {self._letter}{self._plots}"
 
 
 def _block(block: Block, numbers: Numbers) -> str:
@@ -76,6 +85,21 @@ def _block(block: Block, numbers: Numbers) -> str:
             return _table(block, numbers)
         case Verdicts():
             return _verdicts(block)
+        case Grid():
+            return _grid(block, numbers)
+        case Notice():
+            said = "".join(f"<li>{_inline(one)}</li>" for one in block.sentences)
+            return f'<div class="notice {block.mood}"><p>{_inline(block.title)}</p><ul>{said}</ul></div>'
+        case Marked():
+            return _marked(block)
+        case Drawing():
+            caption = f"<figcaption><b>{numbers.plot()}.</b> {_inline(block.caption)}</figcaption>"
+            return f'<figure class="drawing">{block.svg}{caption}</figure>'
+        case Photo():
+            return _photo(block, numbers)
+        case Fold():
+            inside = "\n".join(_block(one, numbers) for one in block.blocks)
+            return f"<details><summary>{_inline(block.summary)}</summary>\n{inside}</details>"
 
 
 def _inline(text: str) -> str:
@@ -87,6 +111,38 @@ def _plot(plot: Plot, numbers: Numbers) -> str:
     return (
         f'<figure><img alt="{escape(plot.alternative)}" src="data:image/svg+xml;base64,{picture}">'
         f"<figcaption><b>{numbers.plot()}.</b> {_inline(plot.caption)}</figcaption></figure>"
+    )
+
+
+def _photo(photo: Photo, numbers: Numbers) -> str:
+    picture = base64.b64encode(photo.png).decode()
+    return (
+        f'<figure><div class="scroll wide"><img alt="{escape(photo.alternative)}" '
+        f'src="data:image/png;base64,{picture}"></div>'
+        f"<figcaption><b>{numbers.plot()}.</b> {_inline(photo.caption)}</figcaption></figure>"
+    )
+
+
+def _marked(block: Marked) -> str:
+    items = "".join(
+        f'<li class="{mood}"><span aria-hidden="true">{MARKS[mood]}</span> {_inline(text)}</li>'
+        for mood, text in block.items
+    )
+    return f'<ul class="marked">{items}</ul>'
+
+
+def _grid(grid: Grid, numbers: Numbers) -> str:
+    head = "".join(f'<th scope="col">{_inline(name)}</th>' for name in grid.header)
+    rows = "".join(
+        f'<tr><th scope="row">{_inline(first)}</th>{"".join(f"<td>{_inline(one)}</td>" for one in others)}</tr>'
+        for first, *others in grid.rows
+    )
+    notes = "".join(f'<p class="note">{_inline(note)}</p>' for note in grid.notes)
+    kind = "text" if grid.text else "figures"
+    return (
+        f'<div class="scroll"><table class="grid {kind}">'
+        f"<caption><b>{numbers.table()}.</b> {_inline(grid.caption)}</caption>"
+        f"<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table>{notes}</div>"
     )
 
 

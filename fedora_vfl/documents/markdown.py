@@ -2,7 +2,24 @@
 
 from pathlib import Path
 
-from fedora_vfl.bench.paper.document import Block, Bullets, Code, Document, Heading, Paragraph, Plot, Table, Verdicts
+from fedora_vfl.documents.document import (
+    MARKS,
+    Block,
+    Bullets,
+    Code,
+    Document,
+    Drawing,
+    Fold,
+    Grid,
+    Heading,
+    Marked,
+    Notice,
+    Paragraph,
+    Photo,
+    Plot,
+    Table,
+    Verdicts,
+)
 
 
 def markdown(document: Document, folder: Path) -> str:
@@ -29,6 +46,17 @@ def _block(block: Block, folder: Path) -> str:
             return "\n".join(f"1. **{one.holds}**: {one.claim} ({one.where}).\n   {one.numbers}" for one in block.items)
         case Table():
             return _table(block)
+        case Grid():
+            return _grid(block)
+        case Notice():
+            return "\n".join([f"**{block.title}**", "", *(f"- {one}" for one in block.sentences)])
+        case Marked():
+            return "\n".join(f"- {MARKS[mood]} {text}" for mood, text in block.items)
+        case Drawing() | Photo():
+            return f"*{block.caption}* (The picture is in the web page.)"
+        case Fold():
+            inside = "\n\n".join(_block(one, folder) for one in block.blocks)
+            return f"<details><summary>{block.summary}</summary>\n\n{inside}\n\n</details>"
 
 
 def _table(table: Table) -> str:
@@ -40,6 +68,13 @@ def _table(table: Table) -> str:
     ]
     lines += [_line([row.label if row.begins else "", row.whose, *row.entries]) for row in table.rows]
     return "\n".join([*lines, *(f"\n{note}" for note in table.notes)])
+
+
+def _grid(grid: Grid) -> str:
+    rule = "---" if grid.text else "---:"
+    lines = [f"**{grid.caption}**", "", _line(grid.header), _line(["---", *[rule] * (len(grid.header) - 1)])]
+    lines += [_line(row) for row in grid.rows]
+    return "\n".join([*lines, *(f"\n{note}" for note in grid.notes)])
 
 
 def _line(cells: list[str]) -> str:
