@@ -5,6 +5,12 @@ from statistics import median
 
 from fedora_vfl.bench.faults.plan import Kind
 from fedora_vfl.bench.faults.trials import Series, Verdict, told_of
+from fedora_vfl.errors import FedoraError
+
+
+class LostError(FedoraError):
+    """A job did not leave what it should have left."""
+
 
 HEADER = ("fault", "came to pass", "trials with a loss", "seconds to go on, median", "longest")
 
@@ -47,3 +53,9 @@ def page(series: Series, *, hosts: bool) -> str:
         *(f"- {told_of(one)}" for one in series.lost),
     ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def check_nothing_lost(series: Series) -> None:
+    """Refuse a series in which a job left something else than in peace."""
+    if series.lost:
+        raise LostError(f"{len(series.lost)} of {len(series.verdicts)} jobs did not leave what they should have left")

@@ -7,7 +7,7 @@ import random
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,19 @@ from fedora_vfl.wire.protocol import COORDINATOR
 # A loss is noticed sooner, and commits are made more often, than with the defaults: more happens in less time.
 DEADLINES = Deadlines(join=60, setup=60, step=15, silence=3, absence=300, commit_every=0.2)
 
+LOOK_SECONDS = 0.02
+
 
 class Stage:
     """The processes of one scenario, their orders and their lines."""
 
     def __init__(
-        self, folder: Path, cluster: LocalCluster, federation: Federation, network: Network | None, content: dict[str, Any]
+        self,
+        folder: Path,
+        cluster: LocalCluster,
+        federation: Federation,
+        network: Network | None,
+        content: dict[str, Any],
     ) -> None:
         self.folder, self.run, self.content = folder, folder / "run", content
         self._cluster, self._federation, self.network = cluster, federation, network
@@ -73,8 +80,7 @@ class Stage:
                 lines = self._cluster.log_path(name).read_text(errors="replace").splitlines()
                 self.last_words.append(f"{name} ended with {code}: {lines[-1] if lines else ''}")
             await asyncio.sleep(self.pauses.pop(name, 0.0))
-            while name in self.held_down:
-                await asyncio.sleep(0.02)
+            await until(lambda: name not in self.held_down)
             self.restarts[name] += 1
             await self._cluster.start(name)
             await asyncio.sleep(random.uniform(0.0, 0.1))
@@ -106,6 +112,14 @@ class Stage:
         unfinished = [path for path in found if path.name.endswith(".unfinished")]
         commits = [path for path in found if "commits" in path.parts]
         return [str(path.relative_to(self.run)) for path in (*unfinished, *commits)]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that nobody tells of."""
+    while True:
+        if condition():
+            return
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 @contextlib.asynccontextmanager

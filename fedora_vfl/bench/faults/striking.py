@@ -1,7 +1,7 @@
 """Inside a member: does what an order says at a named instant of the protocol.
 
-The harness starts every member with a plugin of two lines that calls `arm`. Orders come and go while the member runs; an
-order that was carried out is gone, so that the member's next process is not struck again.
+The harness starts every member with a plugin of two lines that calls `arm`. Orders come and go while the member runs;
+one that was carried out is gone, so that the member's next process is not struck again.
 """
 
 import errno
@@ -99,10 +99,9 @@ class Striker:
             if self._passed == order.nth:
                 self._orders.done(f"{time.time()}")
                 os.kill(os.getpid(), signal.SIGKILL)
-        elif order.act == FULL and name in WRITING:
-            if time.time() < order.until:
-                self._orders.say(f"{time.time()}")
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        elif order.act == FULL and name in WRITING and time.time() < order.until:
+            self._orders.say(f"{time.time()}")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _current(self) -> Order | None:
         version = self._orders.version()

@@ -16,7 +16,7 @@ from pathlib import Path
 from fedora_vfl.bench.faults.comparing import Left, differences, look
 from fedora_vfl.bench.faults.plan import Fault, Ground, Kind, Trial, draw, scenario_of
 from fedora_vfl.bench.faults.scenarios import SCENARIOS
-from fedora_vfl.bench.faults.stage import DEADLINES, Stage, opened
+from fedora_vfl.bench.faults.stage import DEADLINES, Stage, opened, until
 from fedora_vfl.bench.faults.striking import COUNT, FULL, KILL, Order
 
 PATIENCE = 300.0  # for a job, whatever befalls it
@@ -219,9 +219,8 @@ async def _befall(stage: Stage, struck: Struck, seconds: float, begun: asyncio.E
     if fault.kind == Kind.KILL_AT_POINT:
         (name,) = fault.members
         stage.orders[name].give(Order(KILL, fault.point, fault.nth))
-        while not (log := stage.orders[name].log()):
-            await asyncio.sleep(0.05)
-        struck.when = float(log[0])
+        await until(lambda: bool(stage.orders[name].log()))
+        struck.when = float(stage.orders[name].log()[0])
         return
     await begun.wait()
     await asyncio.sleep(fault.after * seconds)
