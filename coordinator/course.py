@@ -66,13 +66,17 @@ class Course:
         while True:
             attempt, entries = await self._file.next_attempt(), await self._file.entries()
             connections = await self._gather(begun=bool(entries))
-            began = time.monotonic()
+            began, confirmed = time.monotonic(), self._confirmed
             try:
                 return await self._attempt(job, connections, attempt, entries)
             except FedoraError as error:
                 if not is_passing(error):
                     raise
-                await self._after(error, time.monotonic() - began)
+                if self._confirmed > confirmed:
+                    self._fruitless, self._pause = 0.0, FIRST_PAUSE_SECONDS
+                else:
+                    self._fruitless += time.monotonic() - began
+                await self._after(error)
 
     async def _attempt(
         self, job: Job, connections: list[Connection], attempt: int, entries: Sequence[JournalEntry]
@@ -83,7 +87,6 @@ class Course:
         if attempt > 1:
             resume = Resume(setup=setup)
             journal = await self._resume(connections, attempt, entries, resume)
-        self._confirmed = max(self._confirmed, journal.confirmed)
 
         async def say(note: str) -> None:
             if not journal.replaying:
@@ -94,8 +97,7 @@ class Course:
         try:
             return await runner.run()
         finally:
-            if journal.confirmed > self._confirmed:
-                self._confirmed, self._fruitless, self._pause = journal.confirmed, 0.0, FIRST_PAUSE_SECONDS
+            self._confirmed = max(self._confirmed, journal.confirmed)
 
     async def _resume(
         self, connections: list[Connection], attempt: int, entries: Sequence[JournalEntry], resume: Resume
@@ -103,7 +105,7 @@ class Course:
         """Have all parties go back to one moment; return the journal up to it."""
         halt = FromCoordinator(halt=Halt(job=self._id), attempt=attempt)
         answers = await self._ask_all(connections, {one.name: halt for one in connections}, "halted")
-        held = {name: list(answer.halted.commits) for name, answer in answers.items()}
+        held = {name: set(answer.halted.commits) for name, answer in answers.items()}
         point = resume_point([list(one.answers) for one in entries], held)
         await self._file.truncate_after(point.number)
         messages = {}
@@ -140,16 +142,16 @@ class Course:
         await self._file.set_missed({}, suspended=False)
         return await self._roster.complete()
 
-    async def _after(self, error: FedoraError, seconds: float) -> None:
+    async def _after(self, error: FedoraError) -> None:
         """Take a loss: wait a little before the next attempt, or give up where waiting does not help."""
         log.warning("%s", discreet(error))
-        self._fruitless += seconds + self._pause
         if self._fruitless > self._federation.deadlines.absence:
             if error.kind != Failure.STORAGE:
                 raise error
             await self._file.set_missed({}, suspended=True)
         await self._say(f"{error}; the job goes on from its last commit when all members are there")
         await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))
+        self._fruitless += self._pause
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
 
     async def _say(self, note: str) -> None:

@@ -13,10 +13,10 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import DecodeError
 
 from coordinator.metrics import CoordinatorMetrics
-from coordinator.queue import JobQueue, without_ids
+from coordinator.queue import JobQueue, unforeseen, without_ids
 from coordinator.store import State, Store, StoredJob, Told
 from fedora_vfl.errors import FedoraError, PartyError, SettingsError, from_failure, in_one_line, to_failure
-from fedora_vfl.process.logs import discreet, unexpected
+from fedora_vfl.process.logs import discreet
 from fedora_vfl.wire.protocol import COORDINATOR, check_protocol
 from fedora_vfl.wire.tls import caller
 from protos.fedora.v1.control_pb2 import (
@@ -38,7 +38,6 @@ from protos.fedora.v1.control_pb2 import (
     Submitted,
 )
 from protos.fedora.v1.control_pb2 import Job as JobMessage
-from protos.fedora.v1.failure_pb2 import Failure
 
 METHODS: dict[str, MethodDescriptor] = dict(DESCRIPTOR.services_by_name["Jobs"].methods_by_name)
 
@@ -102,10 +101,7 @@ class Jobs:
                 log.warning("refused a question about jobs: %s", discreet(error))
                 return failed(failure=to_failure(error, reporter="")).SerializeToString()
             except Exception as error:
-                log.error("%s", unexpected(error))
-                reason = f"failed with an unexpected {type(error).__name__}: {error}"
-                failure = Failure(kind=Failure.INTERNAL, culprit=COORDINATOR, reason=reason)
-                return failed(failure=failure).SerializeToString()
+                return failed(failure=unforeseen(error)).SerializeToString()
 
         return method
 

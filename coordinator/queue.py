@@ -16,6 +16,7 @@ from coordinator.stored_course import StoredCourse
 from coordinator.telling import Bell, Telling
 from fedora_vfl.errors import FedoraError, PartyError, SettingsError, from_failure, to_failure
 from fedora_vfl.process import logs
+from fedora_vfl.process.exhaustion import exhausted
 from fedora_vfl.process.logs import discreet, unexpected
 from fedora_vfl.settings.federation import Federation
 from fedora_vfl.settings.files import parse
@@ -168,10 +169,8 @@ class JobQueue:
                 log.error("%s", discreet(error))
                 return Ending(State.FAILED, failed(error.kind), to_failure(error, reporter=""))
             case error:
-                log.error("%s", unexpected(error))
-                reason = f"failed with an unexpected {type(error).__name__}: {error}"
-                failure = Failure(kind=Failure.INTERNAL, culprit=COORDINATOR, reason=reason)
-                return Ending(State.FAILED, failed(Failure.INTERNAL), failure)
+                failure = unforeseen(error)
+                return Ending(State.FAILED, failed(failure.kind), failure)
 
     async def _end(self, job: StoredJob, ending: Ending) -> None:
         """Write down how a job ended, unless that is known, and tell those who follow it."""
@@ -246,6 +245,14 @@ class JobQueue:
 def _cancelled(by: str) -> Ending:
     reason = f"the job was cancelled by {by}" if by else "the job was cancelled"
     return Ending(State.CANCELLED, GIVEN_UP, Failure(kind=Failure.ABORTED, reason=reason))
+
+
+def unforeseen(error: BaseException) -> Failure:
+    """Log an error that nobody foresaw, and say it in a sentence."""
+    log.error("%s", unexpected(error))
+    missing = exhausted(error)
+    reason = missing or f"failed with an unexpected {type(error).__name__}: {error}"
+    return Failure(kind=Failure.DATA if missing else Failure.INTERNAL, culprit=COORDINATOR, reason=reason)
 
 
 def without_ids(settings: str) -> str:

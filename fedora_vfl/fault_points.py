@@ -1,7 +1,8 @@
 """Named instants of the protocol at which a test may strike; nothing happens there otherwise.
 
-A harness puts its own function into `strike` (a file named with `--plugin` can), which is told the name of each instant
-as it is reached, and may kill the process, or raise OSError where a disk would. The names, in the order of a request:
+A harness starts a member through a module of its own, as tests/striking.py is one, and puts a function into `strike`.
+It is told the name of each instant as it is reached, and may kill the process, or raise OSError where a disk would. The
+names, in the order of a request:
 
     coordinator.send, party.receive             a request leaves, arrives
     exchange.send, exchange.receive             a parcel between parties leaves, has arrived

@@ -139,7 +139,10 @@ class Active(Role):
         """Return every passive party's embedding of one batch."""
         timeout = self.context.federation.deadlines.step
         due = (one.receive(Kind.EMBEDDING, phase, step, rows, timeout=timeout) for one in online)
-        return dict(zip((one.link.peer for one in online), await asyncio.gather(*due), strict=True))
+        sent = dict(zip((one.link.peer for one in online), await asyncio.gather(*due), strict=True))
+        for party, embedding in sent.items():
+            self.consent.embedding(embedding, phase, sender=party)
+        return sent
 
     async def _answer(
         self, online: Sequence[TensorExchange], phase: Phase, step: int, rows: Tensor, sent: Mapping[str, Tensor]

@@ -21,3 +21,4 @@ class PartyContext:
     metrics: PartyMetrics
     secret: bytes  # known to this party alone
     credentials: Credentials | None = None  # this party's certificate
+    data_digest: str = ""  # SHA-256 of the data file as it was read

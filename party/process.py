@@ -13,6 +13,7 @@ import grpc
 from fedora_vfl.errors import FedoraError, PartyError, from_failure, to_failure
 from fedora_vfl.fault_points import reached
 from fedora_vfl.process import logs
+from fedora_vfl.process.exhaustion import exhausted
 from fedora_vfl.process.logs import discreet, unexpected
 from fedora_vfl.process.metrics import CertificateMetrics, Source, TrafficMetrics
 from fedora_vfl.settings.federation import Federation
@@ -26,7 +27,7 @@ from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Credentials, Member, check_s
 from party.active import Active
 from party.commits import Commits
 from party.context import PartyContext
-from party.data.reading import read
+from party.data.reading import digest_of, read
 from party.dropped import read_list
 from party.exchange_server import ExchangeServer
 from party.metrics import PartyMetrics
@@ -92,6 +93,7 @@ class PartyProcess:
             self._metrics,
             secret=load_or_make_secret(settings.keys),
             credentials=credentials,
+            data_digest=digest_of(settings.data.path),
         )
         self._exchange_server = ExchangeServer(self._context) if active else None
         self._commits = Commits(settings.keys)
@@ -201,12 +203,15 @@ class PartyProcess:
                 self._commits.erase_all_but(message.welcome.jobs)
                 log.info("joined the coordinator, release %s", message.welcome.version)
             case "failure":
-                raise from_failure(message.failure)
+                error = from_failure(message.failure)
+                # It may say why it lets nobody in; once it has, what it says is one more message that can be wrong.
+                raise PartyError(COORDINATOR, f"says that {error}") if self._welcome else error
             case "dismiss":
                 if message.dismiss.reason:
                     log.warning("job given up: %s", discreet(message.dismiss.reason))
                 await self._leave()
-                self._commits.erase_all_but([])
+                if message.dismiss.job:
+                    self._commits.of(message.dismiss.job).erase()
                 self._context.meter.close()
                 await link.send(FromParty(idle=Idle()))
             case "halt":
@@ -240,8 +245,10 @@ class PartyProcess:
             answer = FromParty(failure=Failure(kind=kind, culprit=self._context.settings.name, reason=said))
         except Exception as error:
             log.error("%s", unexpected(error))
-            reason = f"failed with an unexpected {type(error).__name__}: {error}"
-            failure = Failure(kind=Failure.INTERNAL, culprit=self._context.settings.name, reason=reason)
+            missing = exhausted(error)  # a full disk, or no more memory
+            kind = Failure.DATA if missing else Failure.INTERNAL
+            reason = missing or f"failed with an unexpected {type(error).__name__}: {error}"
+            failure = Failure(kind=kind, culprit=self._context.settings.name, reason=reason)
             answer = FromParty(failure=failure)
         self._busy = False
         answer.attempt = message.attempt

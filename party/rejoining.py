@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from fedora_vfl.errors import PartyError
 from fedora_vfl.settings.federation import Deadlines
+from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.failure_pb2 import Failure
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.25, 5.0
@@ -32,7 +33,9 @@ class Rejoining:
         """Return how long to wait before the next attempt; raise the error if there is none."""
         # One that comes back may be faster than the coordinator's notice that it was gone.
         back = self._been_in or self._clock() < self._noticed
-        passing = error.kind in (Failure.LOST, Failure.SILENT) or (error.kind == Failure.TAKEN and back)
+        # What the coordinator sends must not end this process either.
+        garbled = self._been_in and (error.culprit, error.kind) == (COORDINATOR, Failure.PROTOCOL)
+        passing = error.kind in (Failure.LOST, Failure.SILENT) or (error.kind == Failure.TAKEN and back) or garbled
         if not passing or self._clock() > self._deadline:
             raise error
         pause, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE_SECONDS)

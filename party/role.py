@@ -23,9 +23,10 @@ from party.consent import Consent
 from party.context import PartyContext
 from party.device import device_for
 from party.dropped import DroppedRequest, drop_for_good, nothing_dropped, read_list
-from party.exchange import TensorExchange
+from party.exchange import TensorExchange, digest_of
 from party.lineage import Lineage, check_lineage
 from party.pending import pending_rows
+from party.phase_bounds import check_batches, check_phase
 from party.privacy import Noise
 from party.scrutiny import asked_of, check_asked, check_files, check_joint, read_joint
 from party.state import PartyState, assemble, model_lineage, reload
@@ -44,7 +45,7 @@ from protos.fedora.v1.control_pb2 import (
     Statement,
 )
 from protos.fedora.v1.exchange_pb2 import Order
-from protos.fedora.v1.phase_pb2 import Phase, Progress, Report, Samples
+from protos.fedora.v1.phase_pb2 import Phase, Progress, Report, Samples, Update
 
 Tell = Callable[[Progress], Awaitable[None]]
 
@@ -230,11 +231,15 @@ class Role(ABC):
             "pending": [one.job for one in self._pending],
             "random": torch.get_rng_state(),
             "under_way": self._under_way_dict() if self.under_way else None,
+            "data": self.context.data_digest,
         }
 
     def load_state_dict(self, content: Mapping[str, Any]) -> None:
         """Go on from where an earlier process, or an earlier attempt, was."""
         settings, pending = self.context.settings, set(content["pending"])
+        if content["data"] != self.context.data_digest:
+            remedy = "bring back the file that the job began with, or cancel the job"
+            raise DataError(f"{settings.data.path}: was changed while the job was interrupted: {remedy}")
         listed = read_list(settings.keys) if settings.drops == "for-good" else nothing_dropped()
         # What this job has dropped since is not known yet.
         self.dropped = listed.without([one for one in listed.requests if one.job not in content["dropped"]])
@@ -430,8 +435,12 @@ class Role(ABC):
         """Agree to a phase, draw its batches and make its update rule."""
         state = self.state
         self.kept = []
+        check_phase(phase, passive=self.job.passive)
         drawn = batches.draw(state.sets, phase.over, phase.plan)
+        check_batches(phase, max(map(len, drawn), default=0), embedding=state.model.embedding)
         self.consent.phase(phase, drawn)
+        for exchange in self.exchanges:
+            exchange.agreed = digest_of(self.job, phase)
         if phase.checkpoint:
             state.checkpoint()
         rule = rule_for(phase.update, state.networks.parameters(), state.memory)
@@ -448,7 +457,7 @@ class Role(ABC):
     def _go_on(self, phase: Phase) -> "PhaseUnderWay":
         """Return the phase that a part before this one has left."""
         now = self.under_way
-        if now is None or (now.phase.number, now.steps) != (phase.number, phase.first_step):
+        if now is None or now.steps != phase.first_step or _whole(now.phase) != _whole(phase):
             raise PartyError("coordinator", f"asked for steps from {phase.first_step} on of a phase that is not there")
         return now
 
@@ -481,8 +490,10 @@ class Role(ABC):
     def _load_under_way(self, content: Mapping[str, Any]) -> None:
         """Go on in the middle of a phase."""
         state, phase = self.state, Phase.FromString(bytes.fromhex(content["phase"]))
-        phase.update.fresh = False  # what the rule remembers is of this phase
-        rule = rule_for(phase.update, state.networks.parameters(), state.memory)
+        update = Update()
+        update.CopyFrom(phase.update)
+        update.fresh = False  # what the rule remembers is of this phase
+        rule = rule_for(update, state.networks.parameters(), state.memory)
         rule.go_on()
         for parameter, gradient in zip(rule.parameters, content["gradients"], strict=True):
             parameter.grad = None if gradient is None else gradient.to(state.device)
@@ -498,6 +509,15 @@ class Role(ABC):
         links = [one.link for one in self.exchanges if one.link.peer not in phase.offline]
         timeout = self.context.federation.deadlines.step
         return PhaseEnd(phase, report, links, self._is_active, self.context.metrics.clock, timeout)
+
+
+def _whole(phase: Phase) -> Phase:
+    """Return a phase of which a part was asked for."""
+    whole = Phase()
+    whole.CopyFrom(phase)
+    whole.ClearField("first_step")
+    whole.ClearField("steps")
+    return whole
 
 
 def _taken(name: str) -> SettingsError:

@@ -151,33 +151,36 @@ def test_any_member_killed_in_training_forgetting_measuring_and_comparing(forget
     assert "repeated" in (tmp_path / "run" / "ledger.csv").read_text()
 
 
-STRIKING = """
-import os
-from pathlib import Path
-from fedora_vfl import fault_points
-
-places, struck = {places!r}, Path({folder!r})
-seen = dict.fromkeys(places, 0)
-
-def strike(name):
-    if name in places:
-        seen[name] += 1
-        marker = struck / name
-        if seen[name] >= places[name] and not marker.exists():
-            marker.touch()
-            {blow}
-
-fault_points.strike = strike
-"""
+def test_long_phases_are_cut_and_a_member_killed_in_the_middle_of_one_changes_no_bit(tmp_path: Path) -> None:
+    job = content(
+        train={"epochs": 1, "batch_size": 4},
+        evaluate={"batch_size": 8},
+        unlearn={"method": "cvfu", "rounds": 2, "offline": "passive-2"},
+        compare=[{"method": "ico", "rounds": 1}],
+    )
+    run_with(job, tmp_path / "whole")
+    often = DEADLINES.model_copy(update={"commit_every": 0.05})
+    programs = {"passive-1": striking(tmp_path, "passive-1", {"exchange.send": 50, "exchange.receive": 90})}
+    run_with(job, tmp_path / "cut", programs=programs, deadlines=often)
+    assert_same(tmp_path / "whole", tmp_path / "cut")
+    said = [path.read_text() for path in (tmp_path / "cut" / "logs").glob("*.log")]
+    assert any("the job goes on from request" in one for one in said)
+    assert parts_of(tmp_path / "cut", "train") > parts_of(tmp_path / "whole", "train") == 2
 
 
-def striking(folder: Path, member: str, places: Mapping[str, int], blow: str = "os.kill(os.getpid(), 9)") -> list[str]:
+def parts_of(out: Path, phase: str) -> int:
+    """Count the requests that a phase took, by the messages that a party was sent."""
+    lines = (out / "ledger.csv").read_text().splitlines()
+    (line,) = [one for one in lines if one.startswith(f"active--coordinator,coordinator->active,{phase},1,control,")]
+    return int(line.split(",")[5])
+
+
+def striking(folder: Path, member: str, places: Mapping[str, int], blow: str = "kill") -> list[str]:
     """Return the program of a member that strikes itself at the nth time that it reaches some instants, once each."""
     marks = folder / member
     marks.mkdir(parents=True)
-    file = folder / f"{member}.py"
-    file.write_text(STRIKING.format(places=dict(places), folder=str(marks), blow=blow))
-    return [COORDINATOR if member == COORDINATOR else "party", "--plugin", str(file)]
+    role = COORDINATOR if member == COORDINATOR else "party"
+    return ["tests.striking", role, str(marks), blow, json.dumps(dict(places))]
 
 
 def test_any_member_killed_before_and_after_it_writes_sends_and_journals(noisy: Path, tmp_path: Path) -> None:
@@ -219,8 +222,7 @@ def let_go_after_a_silence(party: str) -> Strike:
 
 
 def test_a_damaged_commit_a_stopped_party_and_a_full_disk(noisy: Path, tmp_path: Path) -> None:
-    full = "raise OSError(28, 'No space left on device', 'the disk')"
-    programs = {"active": striking(tmp_path, "active", {"commit.before": 6}, full)}
+    programs = {"active": striking(tmp_path, "active", {"commit.before": 6}, "full")}
     strikes = {3: flip_a_byte_and_kill("passive-1"), 7: let_go_after_a_silence("passive-2")}
     _, notes = run_with(NOISY, tmp_path / "run", strikes, programs=programs)
     assert_same(noisy, tmp_path / "run")

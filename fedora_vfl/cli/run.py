@@ -1,5 +1,6 @@
 """fedora run: a job on a local cluster of real processes."""
 
+import asyncio
 import sys
 import time
 from collections.abc import Sequence
@@ -132,10 +133,14 @@ def run_job(
         if seed is not None:
             job = job.model_copy(update={"seed": seed})
         with claimed(out, overwrite=overwrite, marker="federation.yaml"):
-            with Follower(console) as follow:
-                result = await run_locally(
-                    job, origin=path, out=out, follow=follow, threads=threads, plugins=plugins, tls=tls
-                )
+            try:
+                with Follower(console) as follow:
+                    result = await run_locally(
+                        job, origin=path, out=out, follow=follow, threads=threads, plugins=plugins, tls=tls
+                    )
+            except asyncio.CancelledError:
+                console.print(f"To go on with it: fedora run --resume {out}", soft_wrap=True)
+                raise
             folders = [name for name in ("models", "data", "logs", "certificates") if (out / name).is_dir()]
             finish(result, out, console, also=f", and folders {', '.join(folders)}")
 

@@ -191,6 +191,8 @@ class RemoteJobs:
             if await call.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
                 reason = f"did not answer within {ANSWER_SECONDS:g} s"
                 raise PartyError(COORDINATOR, reason, Failure.SILENT) from None
+            if await call.code() == grpc.StatusCode.RESOURCE_EXHAUSTED:
+                raise PartyError("the command line", await call.details(), Failure.PROTOCOL) from None
             raise PartyError(COORDINATOR, GONE, Failure.LOST) from None
         if answer.HasField("failure"):
             raise from_failure(answer.failure)

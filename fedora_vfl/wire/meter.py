@@ -100,7 +100,7 @@ class Meter:
 
     def uncounted(self) -> list[Reading]:
         """Return what was counted in attempts that did not count."""
-        return [added_up(sender, receiver, kind, [sums]) for (sender, receiver, kind), sums in self._uncounted.items()]
+        return [added_up(*line, [sums]) for line, sums in self._uncounted.items() if any(sums)]
 
     def close(self) -> list[Reading]:
         """Hand out the counts and start again from nothing."""
