@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -105,8 +106,8 @@ class Coordinator(RuleBasedStateMachine):
         token = self.tokens.to_bytes(8, "big")
 
         async def twice() -> tuple[str, str]:
-            given = {"token": token, "submitted_by": by, "origin": "job.yaml", "settings": "seed: 1"}
-            return (await self.queue.submit(**given))[0], (await self.queue.submit(**given))[0]
+            give = partial(self.queue.submit, token=token, submitted_by=by, origin="job.yaml", settings="seed: 1")
+            return (await give())[0], (await give())[0]
 
         first, again = self.do(twice())
         assert first == again, "the same token is the same job"
