@@ -21,6 +21,7 @@ from fedora_vfl.bench.hosts.network import HostLine, Network
 from fedora_vfl.bench.hosts.placement import move, starters
 from fedora_vfl.cluster.local import LocalCluster
 from fedora_vfl.cluster.preparation import prepare
+from fedora_vfl.errors import SettingsError
 from fedora_vfl.settings.federation import Deadlines, Federation
 from fedora_vfl.settings.files import check
 from fedora_vfl.wire.protocol import COORDINATOR
@@ -49,6 +50,7 @@ class Stage:
         self.held_down: set[str] = set()  # who is not started again for now
         self.restarts: Counter[str] = Counter()
         self.last_words: list[str] = []
+        self.hopeless = asyncio.Event()  # a member cannot be started
 
     @property
     def members(self) -> list[str]:
@@ -79,6 +81,9 @@ class Stage:
             if code != -signal.SIGKILL:
                 lines = self._cluster.log_path(name).read_text(errors="replace").splitlines()
                 self.last_words.append(f"{name} ended with {code}: {lines[-1] if lines else ''}")
+            if code == SettingsError.exit_code:  # it would end like this for ever
+                self.hopeless.set()
+                return
             await asyncio.sleep(self.pauses.pop(name, 0.0))
             await until(lambda: name not in self.held_down)
             self.restarts[name] += 1

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fedora_vfl import fault_points
+from fedora_vfl.plugins import Registry
 from fedora_vfl.storage import write_atomically
 
 COUNT, KILL, FULL = "count", "kill", "full"
@@ -110,9 +111,13 @@ class Striker:
         return self._order
 
 
+# A plugin registers something, or it is taken for a mistake.
+STRIKERS = Registry[Striker]("striker")
+
+
 def arm(folder: str, member: str) -> None:
     """Have this process heed the orders in a folder."""
-    fault_points.strike = Striker(Orders(Path(folder), member))
+    fault_points.strike = STRIKERS.register(member)(Striker(Orders(Path(folder), member)))
 
 
 def plugin(folder: Path, member: str) -> Path:

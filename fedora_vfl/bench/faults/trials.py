@@ -195,6 +195,7 @@ async def _follow(stage: Stage, results: Path, begun: asyncio.Event) -> Course:
     user = await stage.user(results, PATIENCE)
     assert user.stdout and user.stderr
     events: list[tuple[float, str]] = []
+    ending = asyncio.create_task(_end_if_hopeless(stage, user))
     try:
         async with asyncio.timeout(PATIENCE):
             async for line in user.stdout:
@@ -209,6 +210,14 @@ async def _follow(stage: Stage, results: Path, begun: asyncio.Event) -> Course:
         user.kill()
         await user.wait()
         return Course(tuple(events), 1, f"not over after {PATIENCE:g} s; {'; '.join(stage.last_words[-3:])}")
+    finally:
+        ending.cancel()
+
+
+async def _end_if_hopeless(stage: Stage, user: asyncio.subprocess.Process) -> None:
+    """End the user's process when a member cannot be started: its job would never end."""
+    await stage.hopeless.wait()
+    user.kill()
 
 
 async def _befall(stage: Stage, struck: Struck, seconds: float, begun: asyncio.Event) -> None:
