@@ -65,7 +65,7 @@ class Course:
         """Do all that a job asks for, whoever is lost and comes back meanwhile."""
         while True:
             attempt, entries = await self._file.next_attempt(), await self._file.entries()
-            connections = await self._gather(begun=bool(entries))
+            connections = await self._gather(begun=attempt > 1)
             began, confirmed = time.monotonic(), self._confirmed
             try:
                 return await self._attempt(job, connections, attempt, entries)

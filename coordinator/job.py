@@ -9,7 +9,7 @@ from coordinator.train import Train
 from fedora_vfl.certificates.joint import Kind
 from fedora_vfl.settings.bounds import BatchSize
 from fedora_vfl.settings.files import Settings
-from fedora_vfl.settings.model import Model
+from fedora_vfl.settings.model import Model, ModelName
 from fedora_vfl.wire.encodings import ENCODINGS
 from fedora_vfl.wire.protocol import MOST_REQUESTED_IDS
 
@@ -36,7 +36,7 @@ class Evaluate(Settings):
 
 
 class Forget(Settings):
-    """Who asks to be forgotten: rows by id, a share of some classes, some at random, or those of pending requests."""
+    """Who asks to be forgotten: rows by id, of some classes, some at random, those of pending or handed-in requests."""
 
     # A list, or a file with one id per line.
     ids: Annotated[list[str], Field(max_length=MOST_REQUESTED_IDS)] | str | None = None
@@ -44,6 +44,7 @@ class Forget(Settings):
     percent: Annotated[float, Field(gt=0, le=100)] | None = None  # of each class; 100 unless told
     samples: PositiveInt | None = None
     pending: Literal[True] | None = None  # the rows of earlier requests that the model `from` has not honoured
+    request: ModelName | None = None  # the name of a request that was handed in at a party: `fedora request`
 
     @field_validator("classes", mode="before")
     @classmethod
@@ -75,7 +76,8 @@ class Forget(Settings):
         given = [name for name in KINDS if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(
-                f"wants one of `ids`, `classes`, `samples` and `pending`, and has {' and '.join(given) or 'none'}"
+                "wants one of `ids`, `classes`, `samples`, `pending` and `request`, "
+                f"and has {' and '.join(given) or 'none'}"
             )
         if self.percent is not None and self.classes is None:
             raise ValueError("`percent` is a share of `classes`, which are not given")

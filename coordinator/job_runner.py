@@ -30,7 +30,7 @@ from fedora_vfl.settings.files import parse
 from fedora_vfl.settings.model import MODEL_NAME
 from fedora_vfl.signing import SigningKey, canonical
 from fedora_vfl.wire.protocol import VERSION
-from protos.fedora.v1.control_pb2 import Classes, Ids, Pending, Ready, Request, Result, Setup, Statement
+from protos.fedora.v1.control_pb2 import Classes, Handed, Ids, Pending, Ready, Request, Result, Setup, Statement
 from protos.fedora.v1.phase_pb2 import Samples
 
 Say = Callable[[str], Awaitable[None]]
@@ -291,6 +291,7 @@ def setup_message(job: Job, federation: Federation, *, number: str, submitted_by
         seed=job.seed,
         passive=federation.passive,
         alignment=federation.alignment,
+        matching=federation.matching.model_dump_json(),
         model=job.model.model_dump_json() if job.model else "",
         encoding=job.wire.encoding,
         load=job.train.load or "",
@@ -326,6 +327,8 @@ def _message(forget: Forget, *, seed: int, pending: list[str]) -> Request:
         request.samples = forget.samples
     elif forget.pending:
         request.pending.CopyFrom(Pending(jobs=pending))
+    elif forget.request is not None:
+        request.request.CopyFrom(Handed(name=forget.request))
     elif isinstance(forget.ids, list):
         request.ids.CopyFrom(Ids(ids=forget.ids))
     else:

@@ -11,6 +11,7 @@ from fedora_vfl.errors import LedgerError
 from fedora_vfl.wire.meter import TENSOR_KINDS, UNCOUNTED
 from protos.fedora.v1.meter_pb2 import Kind, Reading
 
+ALIGNMENT = "alignment"
 COLUMNS = ("link", "direction", "phase", "round", "kind", "messages", "tensor_bytes", "protobuf_bytes")
 
 
@@ -100,10 +101,14 @@ class Ledger:
     """Reconciled entries of one job."""
 
     def __init__(
-        self, entries: list[LedgerEntry], predicted: dict[str, int], repeated: list[LedgerEntry] | None = None
+        self,
+        entries: list[LedgerEntry],
+        predicted: dict[str, int],
+        alignment: int = 0,
+        repeated: list[LedgerEntry] | None = None,
     ) -> None:
         """`repeated` are the messages of attempts that did not count."""
-        self.entries, self._predicted, self.repeated = entries, predicted, repeated or []
+        self.entries, self._predicted, self._alignment, self.repeated = entries, predicted, alignment, repeated or []
 
     @classmethod
     def reconcile(
@@ -111,6 +116,8 @@ class Ledger:
         books: dict[str, Iterable[Reading]],
         predicted: dict[str, int],
         uncounted: dict[str, Iterable[Reading]] | None = None,
+        *,
+        alignment: int = 0,
     ) -> "Ledger":
         """Compare what every member counted; each line must stand in the books of both its ends, alike.
 
@@ -134,10 +141,12 @@ class Ledger:
             LedgerEntry(line.sender, line.receiver, line.phase, line.round, _name(line.kind), *counted[line.sender])
             for line, counted in sorted(lines.items())
         ]
-        return cls(entries, predicted, _repeated(uncounted or {}))
+        return cls(entries, predicted, alignment, _repeated(uncounted or {}))
 
     def check_prediction(self) -> None:
-        """Fail if embeddings and gradients took other bytes than the cost model says."""
+        """Fail if embeddings and gradients, or masked ids, took other bytes than the cost model says."""
+        if (masked := self.alignment()["tensor"]) != self._alignment:
+            raise LedgerError(f"the alignment exchanged {masked} bytes, but the cost model says {self._alignment}")
         for phase in self.phases():
             measured, predicted = self.totals([phase])["tensor"], self._predicted.get(phase, 0)
             if measured != predicted:
@@ -154,6 +163,15 @@ class Ledger:
         counted = [entry for entry in self.entries if entry.kind in TENSOR_KINDS and entry.phase in wanted]
         return {
             "predicted": sum(self._predicted.get(phase, 0) for phase in wanted),
+            "tensor": sum(entry.tensor_bytes for entry in counted),
+            "protobuf": sum(entry.protobuf_bytes for entry in counted),
+        }
+
+    def alignment(self) -> dict[str, int]:
+        """Return predicted, measured and protobuf bytes of finding the common rows; in the open none are predicted."""
+        counted = [entry for entry in self.entries if entry.kind == ALIGNMENT]
+        return {
+            "predicted": self._alignment,
             "tensor": sum(entry.tensor_bytes for entry in counted),
             "protobuf": sum(entry.protobuf_bytes for entry in counted),
         }

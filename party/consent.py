@@ -11,7 +11,7 @@ from fedora_vfl.errors import PartyError, SettingsError
 from fedora_vfl.wire.learning_rates import learning_rate
 from party.budget import Budget, Numbers
 from party.context import PartyContext
-from party.drawn_parts import DrawnParts
+from party.drawn_parts import DrawnParts, Told
 from party.state import SETS, PartyState
 from party.updates.primal_dual import unlearning_loss
 from protos.fedora.v1.control_pb2 import Setup
@@ -39,11 +39,12 @@ class Consent:
         self._learned = 0.0  # learning rate × steps since parameters were fresh
         self._phases = 0
         self._numbers: Numbers | None = None  # of the common rows, in the budget
-        self._levels: set[tuple[float, float, int, bytes]] = set()
         self._kept: str | None = None  # why nothing is told of the gradient that update rules keep
         self._kept_labels = ""  # why nothing is told of a model that moves along it
         self._silent = ""  # why nothing is told of the model as it is now
-        self._parts = DrawnParts(self._policy.smallest_group if self._policy else 0)
+        fresh = Told(DrawnParts(self._policy.smallest_group if self._policy else 0))
+        told = context.told.setdefault(setup.job, fresh)
+        self._parts, self._levels = told.parts, told.levels
 
     def begin(self) -> None:
         """Agree to a job, as far as one can before rows are joined."""
@@ -92,10 +93,13 @@ class Consent:
         self._learned = 0.0
         self._silent = self._kept_labels = ""
 
-    def save(self) -> None:
-        """Agree to save the model as it is."""
-        if self._policy:
+    def save(self, model: str, *, replaces: bool) -> None:
+        """Agree to save the model as it is, under a name that another one may have."""
+        if self._policy and self._budget:
             _check(self._policy.about_learning(self._learned))
+            if replaces:
+                owner = self._budget.owner(model)
+                _check(self._policy.about_replacing(model, self._setup.submitted_by, owner))
 
     def saved(self, model: str) -> None:
         """Remember for whom a model was saved."""
@@ -207,14 +211,20 @@ class Consent:
         return {
             "learned": self._learned,
             "phases": self._phases,
-            "levels": sorted(self._levels),
-            "kept_of": self._kept_of,
+            "levels": [[*numbers, digest.hex()] for *numbers, digest in sorted(self._levels)],
+            "parts": [torch.from_numpy(one) for one in self._parts.kept()],
+            "kept": self._kept,
+            "kept_labels": self._kept_labels,
+            "silent": self._silent,
         }
 
     def load_state_dict(self, state: Mapping[str, Any], order: Order) -> None:
         """Go on in a job over these rows."""
         self._learned, self._phases = float(state["learned"]), state["phases"]
-        self._levels, self._kept_of = set(state["levels"]), state["kept_of"]
+        self._kept, self._kept_labels, self._silent = state["kept"], state["kept_labels"], state["silent"]
+        # Beside what this process has told: a job that is sent back again and again learns no more for that.
+        self._levels.update((one, other, count, bytes.fromhex(digest)) for one, other, count, digest in state["levels"])
+        self._parts.remember(one.numpy() for one in state["parts"])
         if self._budget:
             self._numbers = self._number(order)
 

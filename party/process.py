@@ -27,6 +27,7 @@ from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Credentials, Member, check_s
 from party.active import Active
 from party.commits import Commits
 from party.context import PartyContext
+from party.data.matching import matched
 from party.data.reading import digest_of, read
 from party.dropped import read_list
 from party.exchange_server import ExchangeServer
@@ -75,7 +76,7 @@ class PartyProcess:
         active = settings.name == federation.active.name
         if settings.model is not None:
             own_bottom(settings.model, default="mlp")
-        records = read(settings.data, with_labels=active)
+        records = matched(read(settings.data, with_labels=active), federation.matching, settings.data)
         log.info("%s: %d rows, %s", settings.data.path, len(records.ids), records.described())
         log.info("signs its statements with the key %s", SigningKey.load_or_make(settings.keys).public)
         if settings.drops == "for-good":
@@ -212,6 +213,7 @@ class PartyProcess:
                 await self._leave()
                 if message.dismiss.job:
                     self._commits.of(message.dismiss.job).erase()
+                    self._context.told.pop(message.dismiss.job, None)
                 self._context.meter.close()
                 await link.send(FromParty(idle=Idle()))
             case "halt":
@@ -263,9 +265,14 @@ class PartyProcess:
         self._commits.of(role.job.job).write(message.number, content, confirmed=message.confirmed)
         answer.commit_seconds = time.perf_counter() - began
 
-    async def _setup(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+    async def _setup(self, link: ControlLink, message: FromCoordinator) -> FromParty:
         role = self._begin(message.setup, message.attempt)
         log.info("a job begins")
+
+        async def tell(progress: Progress) -> None:
+            await link.send(FromParty(progress=progress, attempt=message.attempt))
+
+        role.tell = tell
         return FromParty(ready=await role.prepare())
 
     async def _resume(self, _: ControlLink, message: FromCoordinator) -> FromParty:

@@ -4,7 +4,21 @@ import sys
 
 import typer
 
-from fedora_vfl.cli import bench, certs, data, demo, dropped, health, jobs, policy, run, run_report, submit, verify
+from fedora_vfl.cli import (
+    bench,
+    certs,
+    data,
+    demo,
+    dropped,
+    health,
+    jobs,
+    policy,
+    request,
+    run,
+    run_report,
+    submit,
+    verify,
+)
 from fedora_vfl.process.lifecycle import exit_codes, reader_gone
 from fedora_vfl.wire.protocol import VERSION
 
@@ -45,6 +59,7 @@ app.add_typer(data.app, name="data")
 app.command("verify")(verify.verify)
 app.command("report")(run_report.report)
 app.command("dropped")(dropped.dropped)
+app.command("request")(request.request)
 app.command("health")(health.health)
 app.add_typer(certs.app, name="certs")
 app.add_typer(policy.app, name="policy")

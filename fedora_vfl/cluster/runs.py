@@ -108,6 +108,7 @@ async def run_locally(
     deadlines: Deadlines | None = None,
     plugins: Sequence[Path] = (),
     tls: bool = False,
+    alignment: str = "plain",
 ) -> dict[str, Any]:
     """Run a job with one process per member; return its result, which is also written to `out`.
 
@@ -120,9 +121,12 @@ async def run_locally(
         deadlines: How long members wait for each other.
         plugins: Python files of the user's own, which every member runs.
         tls: Whether connections are secured, with certificates made for this run.
+        alignment: How the parties find their common rows.
     """
     with replacing(out):
-        federation = prepare(job, origin=origin, out=out, threads=threads, deadlines=deadlines, tls=tls)
+        federation = prepare(
+            job, origin=origin, out=out, threads=threads, deadlines=deadlines, tls=tls, alignment=alignment
+        )
         write_atomically(out / PLUGINS_FILE, json.dumps([str(file.absolute()) for file in plugins]))
     follow(Event(note=f"starting coordinator, {', '.join(federation.parties)}: one process each"))
     async with LocalCluster(out, federation, programs=_programs(federation, plugins)) as cluster:

@@ -148,7 +148,7 @@ class Committed(_message.Message):
     def __init__(self) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("job", "seed", "passive", "model", "encoding", "load", "alignment", "allow_remembering", "submitted_by", "take_up_pending", "saves")
+    __slots__ = ("job", "seed", "passive", "model", "encoding", "load", "alignment", "allow_remembering", "matching", "submitted_by", "take_up_pending", "saves")
     JOB_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     PASSIVE_FIELD_NUMBER: _ClassVar[int]
@@ -157,6 +157,7 @@ class Setup(_message.Message):
     LOAD_FIELD_NUMBER: _ClassVar[int]
     ALIGNMENT_FIELD_NUMBER: _ClassVar[int]
     ALLOW_REMEMBERING_FIELD_NUMBER: _ClassVar[int]
+    MATCHING_FIELD_NUMBER: _ClassVar[int]
     SUBMITTED_BY_FIELD_NUMBER: _ClassVar[int]
     TAKE_UP_PENDING_FIELD_NUMBER: _ClassVar[int]
     SAVES_FIELD_NUMBER: _ClassVar[int]
@@ -168,13 +169,14 @@ class Setup(_message.Message):
     load: str
     alignment: str
     allow_remembering: bool
+    matching: str
     submitted_by: str
     take_up_pending: bool
     saves: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., encoding: _Optional[str] = ..., load: _Optional[str] = ..., alignment: _Optional[str] = ..., allow_remembering: _Optional[bool] = ..., submitted_by: _Optional[str] = ..., take_up_pending: _Optional[bool] = ..., saves: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., encoding: _Optional[str] = ..., load: _Optional[str] = ..., alignment: _Optional[str] = ..., allow_remembering: _Optional[bool] = ..., matching: _Optional[str] = ..., submitted_by: _Optional[str] = ..., take_up_pending: _Optional[bool] = ..., saves: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Ready(_message.Message):
-    __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training", "forgotten_rows", "repeatable_start", "pending")
+    __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training", "forgotten_rows", "repeatable_start", "pending", "aligned")
     OWN_ROWS_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     EMBEDDING_FIELD_NUMBER: _ClassVar[int]
@@ -189,6 +191,7 @@ class Ready(_message.Message):
     FORGOTTEN_ROWS_FIELD_NUMBER: _ClassVar[int]
     REPEATABLE_START_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
+    ALIGNED_FIELD_NUMBER: _ClassVar[int]
     own_rows: int
     parameters: int
     embedding: int
@@ -203,27 +206,46 @@ class Ready(_message.Message):
     forgotten_rows: int
     repeatable_start: bool
     pending: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ..., probe: _Optional[int] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ..., forgotten_rows: _Optional[int] = ..., repeatable_start: _Optional[bool] = ..., pending: _Optional[_Iterable[str]] = ...) -> None: ...
+    aligned: Aligned
+    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ..., probe: _Optional[int] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ..., forgotten_rows: _Optional[int] = ..., repeatable_start: _Optional[bool] = ..., pending: _Optional[_Iterable[str]] = ..., aligned: _Optional[_Union[Aligned, _Mapping]] = ...) -> None: ...
+
+class Aligned(_message.Message):
+    __slots__ = ("masked", "told", "kept")
+    MASKED_FIELD_NUMBER: _ClassVar[int]
+    TOLD_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    masked: int
+    told: int
+    kept: bool
+    def __init__(self, masked: _Optional[int] = ..., told: _Optional[int] = ..., kept: _Optional[bool] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("ids", "classes", "samples", "pending", "seed")
+    __slots__ = ("ids", "classes", "samples", "pending", "request", "seed")
     IDS_FIELD_NUMBER: _ClassVar[int]
     CLASSES_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     ids: Ids
     classes: Classes
     samples: int
     pending: Pending
+    request: Handed
     seed: int
-    def __init__(self, ids: _Optional[_Union[Ids, _Mapping]] = ..., classes: _Optional[_Union[Classes, _Mapping]] = ..., samples: _Optional[int] = ..., pending: _Optional[_Union[Pending, _Mapping]] = ..., seed: _Optional[int] = ...) -> None: ...
+    def __init__(self, ids: _Optional[_Union[Ids, _Mapping]] = ..., classes: _Optional[_Union[Classes, _Mapping]] = ..., samples: _Optional[int] = ..., pending: _Optional[_Union[Pending, _Mapping]] = ..., request: _Optional[_Union[Handed, _Mapping]] = ..., seed: _Optional[int] = ...) -> None: ...
 
 class Ids(_message.Message):
     __slots__ = ("ids",)
     IDS_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Handed(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class Pending(_message.Message):
     __slots__ = ("jobs",)
