@@ -26,6 +26,7 @@ OF_THE_MOMENT = {
 }
 # Books of what is not about tensors count messages that say how far a phase is, at most one a second.
 BOOKS = {"bytes", "traffic", "links", "repeated"}
+REPEATED = "repeated"  # what the ledger calls attempts that did not count
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def _tensor_bytes(path: Path) -> dict[tuple[str, ...], int]:
     found: dict[tuple[str, ...], int] = {}
     with path.open(newline="") as file:
         for line in csv.DictReader(file):
-            if int(line["tensor_bytes"]) and line.get("repeated", "") not in ("1", "yes", "true"):
+            if int(line["tensor_bytes"]) and line["phase"] != REPEATED:
                 place = tuple(line[name] for name in line if name in ("link", "direction", "phase", "round", "kind"))
                 found[place] = found.get(place, 0) + int(line["tensor_bytes"])
     return found
