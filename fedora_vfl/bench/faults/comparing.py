@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedora_vfl.wire.meter import UNCOUNTED
+
 # They differ between any two runs: the clock's, and what is drawn anew for each job so that nobody can guess it.
 OF_THE_MOMENT = {
     "seconds",
@@ -26,7 +28,6 @@ OF_THE_MOMENT = {
 }
 # Books of what is not about tensors count messages that say how far a phase is, at most one a second.
 BOOKS = {"bytes", "traffic", "links", "repeated"}
-REPEATED = "repeated"  # what the ledger calls attempts that did not count
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def _tensor_bytes(path: Path) -> dict[tuple[str, ...], int]:
     found: dict[tuple[str, ...], int] = {}
     with path.open(newline="") as file:
         for line in csv.DictReader(file):
-            if int(line["tensor_bytes"]) and line["phase"] != REPEATED:
+            if int(line["tensor_bytes"]) and line["phase"] != UNCOUNTED:
                 place = tuple(line[name] for name in line if name in ("link", "direction", "phase", "round", "kind"))
                 found[place] = found.get(place, 0) + int(line["tensor_bytes"])
     return found
