@@ -22,6 +22,7 @@ from party.handed_request import handed_rows
 from party.kept_alignment import are_places
 from party.request import ROW_BYTES, resolve
 from party.role import Role, Tell
+from party.schedule import Schedule
 from party.updates import Rule
 from protos.fedora.v1.control_pb2 import Assess, Assessment, Ids, Request, Setup
 from protos.fedora.v1.exchange_pb2 import Forget, Order, Parcel
@@ -55,7 +56,7 @@ class Active(Role):
         job, attempt = self.job.job, self.attempt
         links = [await self._exchange_server.arrival(job, attempt, name) for name in self.job.passive]
         clock = self.context.metrics.clock
-        self.exchanges = [TensorExchange(link, self.job.encoding, 0, clock) for link in links]
+        self.exchanges = [TensorExchange(link, self.encodings[link.peer], clock, passive=link.peer) for link in links]
 
     async def run_batches(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:
         """For every batch: embeddings in, loss, gradients out, own step."""
@@ -66,7 +67,7 @@ class Active(Role):
         kept = self.kept
         for step, rows in part(phase, drawn):
             own = [state.embed(rows, phase, step)] if state.inputs else []
-            sent = await self._collect(online, phase, step, len(rows))
+            sent = await self._collect(online, phase, step, rows)
             if rule.needs_gradients:
                 for embedding in sent.values():
                     embedding.requires_grad_()
@@ -78,6 +79,7 @@ class Active(Role):
                 torch.autograd.backward(losses.reduce(phase.loss, each, report.rows))
                 await self._answer(online, phase, step, rows, sent)
                 rule.step()
+                self._step_again(phase, step, rows, sent, rule, report)
             report.correct += int((logits.detach().argmax(dim=1) == labels).sum())
             if phase.update.observe.record or phase.update.observe.confidence:
                 kept.append((logits.cpu(), {name: sent[name] for name in phase.update.observe.cache}))
@@ -89,6 +91,19 @@ class Active(Role):
         if end_of_part(phase, len(drawn)) == len(drawn):
             self.kept = []
             self._keep(phase, drawn, kept)
+
+    def _step_again(
+        self, phase: Phase, step: int, rows: Tensor, sent: Mapping[str, Tensor], rule: Rule, report: Report
+    ) -> None:
+        """Take the further steps of a schedule, with the embeddings as they came and everything of one's own anew."""
+        state, kept = self.state, {name: one.detach() for name, one in sent.items()}
+        assert state.labels is not None
+        for _ in range(1, Schedule.of(phase).local_steps):
+            own = [state.embed(rows, phase, step)] if state.inputs else []
+            logits: Tensor = state.networks["top"](torch.cat([*self._in_order(kept, rows), *own], dim=1))
+            each = losses.per_sample(phase.loss, logits, state.labels[rows].to(state.device))
+            torch.autograd.backward(losses.reduce(phase.loss, each, report.rows))
+            rule.step()
 
     def _in_order(self, sent: Mapping[str, Tensor], rows: Tensor) -> list[Tensor]:
         """Return every passive party's embedding of some rows, those of parties that are offline from memory."""
@@ -164,7 +179,9 @@ class Active(Role):
         told = state.figures[assess.model] = {name: one for name, one in figures.items() if name not in left_out}
         return Assessment(figures=told, left_out=left_out)
 
-    async def _collect(self, online: Sequence[TensorExchange], phase: Phase, step: int, rows: int) -> dict[str, Tensor]:
+    async def _collect(
+        self, online: Sequence[TensorExchange], phase: Phase, step: int, rows: Tensor
+    ) -> dict[str, Tensor]:
         """Return every passive party's embedding of one batch."""
         timeout = self.context.federation.deadlines.step
         due = (one.receive(Kind.EMBEDDING, phase, step, rows, timeout=timeout) for one in online)
@@ -181,7 +198,7 @@ class Active(Role):
         for exchange in online:
             party = exchange.link.peer
             gradient = self.noise.apply(_gradient(sent[party]), rows, phase.number, step, party)
-            await exchange.send(Kind.GRADIENT, phase, step, gradient, timeout=timeout)
+            await exchange.send(Kind.GRADIENT, phase, step, gradient, rows, timeout=timeout)
 
     def _finite(self, loss: float, phase: Phase, step: int) -> float:
         """Pass a loss on, unless there is nothing to learn from it."""

@@ -19,6 +19,7 @@ from fedora_vfl.settings.files import parse
 from fedora_vfl.settings.matching import Matching
 from fedora_vfl.settings.model import Model
 from fedora_vfl.signing import SigningKey
+from fedora_vfl.wire.choice import encodings_of, told
 from party import batches
 from party.account import Account
 from party.alignment import ALIGNMENTS, Alignment, Terms
@@ -75,6 +76,7 @@ class Role(ABC):
         self.context, self.job, self.attempt = context, setup, attempt
         self.consent = Consent(context, setup, active=self._is_active)
         self.exchanges: list[TensorExchange] = []
+        self.encodings = encodings_of(setup)
         self._state: PartyState | None = None
         self._noise: Noise | None = None
         self.dropped = nothing_dropped()
@@ -268,7 +270,7 @@ class Role(ABC):
     def take_streams(self) -> None:
         """Expect embeddings of the model's width on all streams."""
         for exchange in self.exchanges:
-            exchange.width = self.state.model.embedding
+            exchange.take(self.state.model.embedding, self.state.links.of(exchange.link.peer))
 
     def _check_members(self) -> None:
         """Refuse a job among others than this party's federation file says."""
@@ -372,6 +374,7 @@ class Role(ABC):
             for job, rows in state.account.requests.items():
                 ids = [state.order.train[row] for row in rows]
                 self.dropped = drop_for_good(settings.keys, job=job, ids=ids)
+        state.links.forget(state.sets.rows[Samples.FORGET])
         state.sets = state.sets.dropping()
         state.begin()
         return Dropped(rows=state.account.dropped, remaining=state.account.remaining)
@@ -415,9 +418,18 @@ class Role(ABC):
         if account is None or not account.began:
             raise PartyError("coordinator", "asked for a statement before rows were dropped")
         account.close()
+        self.state.links.forget(self.state.sets.rows[Samples.FORGET])
         joint = read_joint(attest.joint)
         passive = list(self.job.passive)
-        check_joint(joint, account, job=self.job.job, party=settings.name, active=self._active, passive=passive)
+        check_joint(
+            joint,
+            account,
+            job=self.job.job,
+            party=settings.name,
+            active=self._active,
+            passive=passive,
+            wire=told(self.job),
+        )
         if self._is_active:
             check_asked(attest.asked, joint, account)
         content = statement(
