@@ -20,6 +20,7 @@ from fedora_vfl.certificates.attestation import (
     ScalarDual,
     Time,
     Uncertainty,
+    Unseen,
     check_form,
 )
 from fedora_vfl.certificates.joint import Asked, JointRequest, JointStatement, Method, ModelNames, Parties, digest
@@ -28,7 +29,7 @@ from fedora_vfl.signing import canonical
 from fedora_vfl.wire.protocol import COORDINATOR
 
 # Raised whenever a field, or a sentence in claims.py, changes: a certificate is held to the form and words of its time.
-FORMAT = "fedora-certificate-2"
+FORMAT = "fedora-certificate-3"
 
 NO_SLACKNESS = {
     "parameterwise": "Complementary slackness belongs to the scalar form; the parameterwise form compares γ with the "
@@ -56,6 +57,7 @@ class Final(Record):
     stationarity_residual: NonNegativeFloat | None
     residual_rows: PositiveInt | None
     change: NonNegativeFloat  # ‖Θ − Θ_init‖
+    unseen: Unseen | None = None
 
 
 class PhaseBytes(Record):
@@ -103,7 +105,7 @@ class Seal(Record):
 class Certificate(Record):
     """The whole."""
 
-    format: Literal["fedora-certificate-2"]
+    format: Literal["fedora-certificate-3"]
     job: JobId
     time: Time
     software: str
@@ -176,6 +178,7 @@ def final(stated: Mapping[str, Attestation], active: str) -> dict[str, Any]:
         "stationarity_residual": None if measured is None else root_of_sum(squares),
         "residual_rows": None if measured is None else measured.rows,
         "change": root_of_sum(one.change_squared for one in stated.values()),
+        "unseen": None if (unseen := stated[active].unseen) is None else unseen.model_dump(),
     }
 
 
