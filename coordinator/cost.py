@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fedora_vfl.sampling.rows import rows_drawn
+from fedora_vfl.sampling.rows import rows_of
 from fedora_vfl.wire.encodings import TensorEncoding
 from protos.fedora.v1.phase_pb2 import Phase, Samples
 
@@ -18,7 +18,7 @@ class CostModel:
 
     def predict(self, phase: Phase) -> int:
         """Bytes of all encoded batches × directions × passive parties that take part."""
-        rows = rows_drawn(phase.over.share, self.rows.get(phase.over.set, 0))
+        rows = rows_of(phase.over, self.rows.get(phase.over.set, 0))
         batches, rest = divmod(rows, phase.plan.batch_size)
         one_way = batches * self.encoding.nbytes(phase.plan.batch_size, self.embedding)
         if rest:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from fedora_vfl.errors import PartyError, in_one_line
-from fedora_vfl.sampling.rows import rows_drawn
+from fedora_vfl.sampling.rows import rows_of
 from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.control_pb2 import Privacy, Ready, Saved
 from protos.fedora.v1.meter_pb2 import Kind, Reading
@@ -27,6 +27,7 @@ FIGURES: dict[str, set[str]] = {
 }
 _FIGURE_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_DIFFERENCES = ("_minus_unseen_accuracy",)  # of two rates
 _NOT_RATES = ("_loss", "_entropy")  # how the names of figures end that are no share of rows
 
 
@@ -45,7 +46,7 @@ def check_reports(phase: Phase, reports: Mapping[str, Report], *, set_rows: int,
         active: The active party's name.
         seconds: How long the phase took from here.
     """
-    rows = rows_drawn(phase.over.share, set_rows)
+    rows = rows_of(phase.over, set_rows)
     known = FIGURES.get(phase.update.WhichOneof("rule") or "", set())
     for name, report in reports.items():
         where = f"of {phase.name} round {phase.round}"
@@ -84,7 +85,7 @@ class PhaseProgress:
 
     def __init__(self, phase: Phase, *, set_rows: int, active: str) -> None:
         self._phase, self._active, self._steps = phase, active, 0
-        self._of_steps = steps_of(phase, rows_drawn(phase.over.share, set_rows))
+        self._of_steps = steps_of(phase, rows_of(phase.over, set_rows))
 
     def check(self, party: str, told: Progress) -> None:
         """Refuse what is no progress."""
@@ -139,6 +140,8 @@ def check_figures(party: str, figures: Mapping[str, float]) -> None:
             raise PartyError(party, "sent a figure whose name is none")
         if figure.endswith(_NOT_RATES):
             _check_number(party, figure, number, least=0)
+        elif figure.endswith(_DIFFERENCES):
+            _check_number(party, figure, number, least=-1, most=1)
         else:
             _check_number(party, figure, number, least=0, most=1)
 

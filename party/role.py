@@ -366,7 +366,7 @@ class Role(ABC):
     async def _run(self, phase: Phase, tell: Tell) -> Report:
         """Do what a phase asks for and say what came of it."""
         state = self.state
-        drawn = batches.draw(state.sets, phase.over, phase.plan)
+        drawn = batches.draw(state.sets, phase.over, phase.plan, state.ids)
         self.consent.phase(phase, drawn)
         if phase.checkpoint:
             state.checkpoint()
@@ -385,6 +385,7 @@ class Role(ABC):
         report.figures.update(rule.finish())
         if before:
             report.change_squared = state.change_squared(before)
+            state.learned_from(phase.over)
         self.consent.screen(phase, drawn, report, classes=state.classes)
         if state.account:
             state.account.add(phase, rule, report, classes=state.classes)

@@ -595,7 +595,7 @@ DISHONEST: dict[str, tuple[Callable[[Content], Any], str]] = {
     "job": (changed("job", to="another"), f"active's statement is of job {JOB}"),
     "a claim": (changed("claims", to=["All is forgotten."]), "`claims` says something else than the figures allow"),
     "a caveat": (changed("does_not_claim", to=[]), "`does_not_claim` leaves something out"),
-    "a format": (changed("format", to="fedora-certificate-0"), "format: should be 'fedora-certificate-2'"),
+    "a format": (changed("format", to="fedora-certificate-0"), "format: should be 'fedora-certificate-3'"),
     "a field more": (lambda content: content.update(verdict="fine"), "verdict: unknown setting"),
     "a field less": (lambda content: content.pop("bytes"), "bytes: is missing"),
     "a path for a name": (changed("models", "active", "after", "name", to="../x"), "models.active.after.name: "),

@@ -28,7 +28,7 @@ from fedora_vfl.signing import canonical
 from fedora_vfl.wire.protocol import COORDINATOR
 
 # Raised whenever a field, or a sentence in claims.py, changes: a certificate is held to the form and words of its time.
-FORMAT = "fedora-certificate-2"
+FORMAT = "fedora-certificate-3"
 
 NO_SLACKNESS = {
     "parameterwise": "Complementary slackness belongs to the scalar form; the parameterwise form compares γ with the "
@@ -103,7 +103,7 @@ class Seal(Record):
 class Certificate(Record):
     """The whole."""
 
-    format: Literal["fedora-certificate-2"]
+    format: Literal["fedora-certificate-3"]
     job: JobId
     time: Time
     software: str
@@ -116,6 +116,7 @@ class Certificate(Record):
     rows: dict[Name, Rows]
     metrics: dict[Name, Figures]
     gaps: dict[str, float] | None
+    gap_deviations: dict[str, float] | None  # the same in standard deviations between Retrains, where there are several
     bytes: Bytes
     seconds: NonNegativeFloat
     claims: list[str]
@@ -224,15 +225,6 @@ def combined_dual(duals: Sequence[Dual | None]) -> Dual | None:
         positive_share=sum(one.positive_share * one.parameters for one in parts) / max(1, parameters),
         parameters=parameters,
     )
-
-
-def gaps(metrics: Mapping[str, Mapping[str, float | None]]) -> dict[str, float] | None:
-    """Return every figure's distance from the retrained model's; None where nothing was retrained."""
-    if "retrain" not in metrics or "unlearned" not in metrics:
-        return None
-    retrained = metrics["retrain"]
-    pairs = {name: (value, retrained.get(name)) for name, value in metrics["unlearned"].items()}
-    return {name: one - other for name, (one, other) in pairs.items() if one is not None and other is not None}
 
 
 def root_of_sum(squares: Iterable[float]) -> float:

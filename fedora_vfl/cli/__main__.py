@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from fedora_vfl.cli import bench, certs, data, demo, dropped, health, policy, run, run_report, submit, verify
+from fedora_vfl.cli import audit, bench, certs, data, demo, dropped, health, policy, run, run_report, submit, verify
 from fedora_vfl.process.lifecycle import exit_codes, reader_gone
 from fedora_vfl.wire.protocol import VERSION
 
@@ -40,6 +40,7 @@ app.command("submit")(submit.submit)
 app.add_typer(data.app, name="data")
 app.command("verify")(verify.verify)
 app.command("report")(run_report.report)
+app.command("audit")(audit.audit)
 app.command("dropped")(dropped.dropped)
 app.command("health")(health.health)
 app.add_typer(certs.app, name="certs")

@@ -84,6 +84,7 @@ class Preset(StrEnum):
     """The sizes that the paper's experiments come in."""
 
     SMALL = "small"
+    MEDIUM = "medium"
     PAPER = "paper"
 
 
@@ -92,7 +93,7 @@ def paper(
     out: Annotated[Path, typer.Option(help="Folder for cells, which are never run twice, and the report.")] = Path(
         "runs/paper"
     ),
-    preset: Annotated[Preset, typer.Option(help="small fits two cores; paper is the paper's size, for a GPU.")] = (
+    preset: Annotated[Preset, typer.Option(help="small: an hour on two cores; medium: eight; paper: for a GPU.")] = (
         Preset.SMALL
     ),
     only: Annotated[
@@ -114,6 +115,10 @@ def paper(
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Write the report from cells that are done.")
     ] = False,
+    cells: Annotated[
+        Path | None,
+        typer.Option(help="With --report-only: a cells.csv, for figures that OUT does not have.", metavar="FILE"),
+    ] = None,
 ) -> None:
     """Run the paper's experiments, and report the paper's figures beside ours.
 
@@ -139,6 +144,7 @@ def paper(
         retry_failed=retry_failed,
         threads=threads,
         device=device,
+        cells=cells,
     )
 
     async def work() -> None:
