@@ -19,6 +19,7 @@ _PARTIES_KINDS = {
     Failure.LOST,
     Failure.INTERNAL,
     Failure.LEFT,
+    Failure.DIVERGED,
 }
 
 # A broken connection is often the echo of something that another party can explain; so long is listened for it.
@@ -29,6 +30,9 @@ def heard_from(reporter: str, failure: Failure, *, active: str) -> FedoraError:
     """Return the error that a party's failure is: it can speak of itself and of those that it is connected to."""
     culprit, reason = failure.culprit or reporter, in_one_line(failure.reason)
     kind = failure.kind if failure.kind in _PARTIES_KINDS else Failure.PROTOCOL
+    if kind == Failure.DIVERGED:  # the coordinator knows what it sent: the same to both
+        lies = failure.other if active in (reporter, failure.other) else reporter
+        return PartyError(in_one_line(lies), f"holds another phase than {reporter}, and both were sent the same one")
     if culprit == reporter:
         return from_failure(Failure(kind=kind, culprit=reporter, reason=reason))
     # Passive parties are connected to the active one, the active one to all of them, and all to the coordinator.

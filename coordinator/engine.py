@@ -6,8 +6,9 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
+from coordinator.agreement import agreed
 from coordinator.blame import all_done, heard_from
 from coordinator.cost import CostModel
 from coordinator.history import PhaseRecord, record
@@ -52,7 +53,6 @@ from protos.fedora.v1.control_pb2 import (
     Ready,
     Request,
     Restart,
-    Restarted,
     Save,
     Setup,
     Statement,
@@ -105,10 +105,6 @@ class Engine:
         ready = {name: answer.ready for name, answer in answers.items()}
         active = ready[self._active]
         check_ready(ready, active=self._active)
-        for name, one in ready.items():
-            if one.embedding != active.embedding:
-                reason = f"has embeddings of width {one.embedding}, the top model wants {active.embedding}"
-                raise PartyError(name, reason)
         identities = {one.identity for one in ready.values()}
         if len(identities) > 1:
             raise DataError(f"the models saved as {setup.load!r} at the parties come from different trainings")
@@ -133,7 +129,7 @@ class Engine:
         answers = await self._ask(messages, "accepted", timeout=timeout)
         told = {name: answer.accepted for name, answer in answers.items()}
         check_one_set(told, active=self._active)
-        accepted = _agreed(told)
+        accepted = agreed(told, what="the rows to forget")
         self._check_parts(accepted)
         self.rows |= {Samples.FORGET: accepted.rows, Samples.REMAINING: accepted.remaining}
         return accepted
@@ -142,15 +138,17 @@ class Engine:
         """Have every party drop the rows to forget; the current model becomes Θ_init."""
         answers = await self._ask(FromCoordinator(drop=Drop()), "dropped", timeout=self._timeout)
         dropped = {name: answer.dropped for name, answer in answers.items()}
-        self._check_parts(_agreed(dropped))
-        self.rows[Samples.TRAIN] = _agreed(dropped).remaining
+        told = agreed(dropped, what="the rows that were dropped")
+        self._check_parts(told)
+        self.rows[Samples.TRAIN] = told.remaining
         return dropped
 
     async def restart(self, *, load: str = "", seed: int = 0) -> None:
         """Have every party go on from a saved model, or from fresh parameters."""
         message = FromCoordinator(restart=Restart(load=load, seed=seed))
         answers = await self._ask(message, "restarted", timeout=self._timeout)
-        self.identity = _agreed({name: answer.restarted for name, answer in answers.items()}).identity
+        told = {name: answer.restarted.identity for name, answer in answers.items()}
+        self.identity = agreed(told, what="the training that the model came from")
         if self.identity:
             check_digest(self._active, self.identity, what="the name of a training")
 
@@ -381,15 +379,3 @@ def _privacy(told: Privacy) -> dict[str, Any]:
         "rows_sent": told.rows_sent,
         "repeatable": told.repeatable,
     }
-
-
-Answer = TypeVar("Answer", Accepted, Dropped, Restarted)
-
-
-def _agreed(answers: dict[str, Answer]) -> Answer:
-    """Return what all parties say alike."""
-    (first, told), *others = answers.items()
-    for name, other in others:
-        if other != told:
-            raise PartyError(name, f"answered {other} where {first} answered {told}".replace("\n", " "))
-    return told

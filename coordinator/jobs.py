@@ -13,6 +13,7 @@ from coordinator.metrics import FINISHED, GIVEN_UP, REFUSED, STOPPED, Coordinato
 from coordinator.roster import Roster
 from fedora_vfl.errors import FedoraError, PartyError, in_one_line, to_failure
 from fedora_vfl.process import logs
+from fedora_vfl.process.exhaustion import exhausted
 from fedora_vfl.process.logs import discreet, unexpected
 from fedora_vfl.settings.federation import Federation
 from fedora_vfl.settings.files import parse
@@ -95,9 +96,11 @@ class Jobs:
             outcome = outcome if outcome == REFUSED else failed(error.kind)
         except Exception as error:
             log.error("%s", unexpected(error))
-            outcome = failed(Failure.INTERNAL)
-            reason = f"failed with an unexpected {type(error).__name__}: {error}"
-            last = Event(failure=Failure(kind=Failure.INTERNAL, culprit=COORDINATOR, reason=reason))
+            missing = exhausted(error)
+            kind = Failure.DATA if missing else Failure.INTERNAL
+            outcome = failed(kind)
+            reason = missing or f"failed with an unexpected {type(error).__name__}: {error}"
+            last = Event(failure=Failure(kind=kind, culprit=COORDINATOR, reason=reason))
         finally:
             self._note(STOPPED if outcome == GIVEN_UP and self._stopping else outcome)
         await events.put(last)

@@ -4,17 +4,23 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 
+from coordinator.agreement import agreed
 from fedora_vfl.errors import PartyError, in_one_line
 from fedora_vfl.sampling.rows import rows_of
 from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.control_pb2 import Privacy, Ready, Saved
 from protos.fedora.v1.meter_pb2 import Kind, Reading
-from protos.fedora.v1.phase_pb2 import Phase, Progress, Report
+from protos.fedora.v1.phase_pb2 import DualAscent, Phase, Progress, Report
 
 SLACK_SECONDS = 1.0  # clocks of two machines do not run alike
 LARGEST = 1e150  # of a square: sums of a few such are finite
 MOST_FIGURES = 32
+MOST_CLASSES = 1_000_000
+MOST_ROWS = 2**40
+MOST_WIDTH = 16_384  # of an embedding, as in settings
+LOOKS = {"observe", "dual_ascent", "residual", "influence"}  # rules that leave parameters as they are
 OWN = {"change", "figures"}  # what any party may keep back of a phase; the active one also loss and accuracy
+_KEPT_BACK = {"change": ["change_squared"], "loss": ["loss_sum"], "accuracy": ["correct"]}
 SECTIONS = {"join", "setup", "between", "closing"}  # what the books call the time outside phases
 
 # What update rules report, by rule; others report nothing.
@@ -26,6 +32,7 @@ FIGURES: dict[str, set[str]] = {
     "residual": {"residual_squared", "moved_squared"},
 }
 _FIGURE_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
+_JOB = re.compile(r"[\w.:-]{1,100}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _DIFFERENCES = ("_minus_unseen_accuracy",)  # of two rates
 _NOT_RATES = ("_loss", "_entropy")  # how the names of figures end that are no share of rows
@@ -55,13 +62,15 @@ def check_reports(phase: Phase, reports: Mapping[str, Report], *, set_rows: int,
             if getattr(report, field) != value:
                 raise PartyError(name, f"reports {getattr(report, field)} as {field} {where}; the plan says {value}")
         _check_square(name, f"change_squared {where}", report.change_squared)
+        if report.change_squared and phase.update.WhichOneof("rule") in LOOKS:
+            raise PartyError(name, f"reports that its parameters changed {where}, in which they stand still")
         for field in ("compute_seconds", "wait_seconds"):
             _check_number(name, f"{field} {where}", getattr(report, field), least=0)
         if report.compute_seconds + report.wait_seconds > 1.01 * seconds + SLACK_SECONDS:
             raise PartyError(name, f"reports that its part {where} took longer than the {seconds:.1f} s that all took")
-        if name != active and (report.loss_sum or report.correct):
+        if name != active and (report.loss_sum or report.correct or report.HasField("within_bounds")):
             raise PartyError(name, f"reports a loss {where}, which only the active party can know")
-        _check_number(name, f"loss_sum {where}", report.loss_sum)
+        _check_loss(name, phase, report, where)
         if report.correct > rows:
             raise PartyError(name, f"reports {report.correct} right predictions of {rows} rows {where}")
         check_left_out(name, report.left_out, of=OWN | ({"loss", "accuracy"} if name == active else set()))
@@ -71,6 +80,38 @@ def check_reports(phase: Phase, reports: Mapping[str, Report], *, set_rows: int,
             _check_square(name, f"{figure} {where}", number)
             if figure.endswith("_share") and number > 1:
                 raise PartyError(name, f"reports {number} as {figure} {where}; it should be at most 1")
+        _check_dual(name, report, where)
+        kept_back = {one for figure in report.left_out for one in _KEPT_BACK.get(figure, ()) if getattr(report, one)}
+        if kept_back:
+            raise PartyError(name, f"reports {min(kept_back)} {where}, and that its policy keeps it back")
+    _check_alike(phase, reports)
+
+
+def _check_loss(party: str, phase: Phase, report: Report, where: str) -> None:
+    """Refuse a loss that none of the phase's rows can add up to."""
+    least, most = -1e-3 * (1 + report.rows), LARGEST  # rounding takes a cross-entropy a little below 0
+    if phase.loss.WhichOneof("form") == "uncertainty":
+        most = phase.loss.uncertainty.omega * report.rows * math.log(MOST_CLASSES) + 1e-3
+        least = -most
+    _check_number(party, f"loss_sum {where}", report.loss_sum, least=least, most=most)
+
+
+def _check_dual(party: str, report: Report, where: str) -> None:
+    """Refuse a summary of a dual variable whose numbers do not fit together."""
+    norm, largest, share = (report.figures.get(name) for name in ("dual_norm", "dual_largest", "dual_positive_share"))
+    if norm is None or largest is None or share is None:
+        return
+    if largest > norm * (1 + 1e-6) or (largest > 0) != (share > 0):
+        raise PartyError(party, f"reports a dual variable {where} whose norm, largest value and share do not fit")
+
+
+def _check_alike(phase: Phase, reports: Mapping[str, Report]) -> None:
+    """Refuse reports that differ in what all parties have alike: the dual variable of the scalar form."""
+    if phase.update.WhichOneof("rule") != "dual_ascent" or phase.update.dual_ascent.form != DualAscent.SCALAR:
+        return
+    told = {name: one.figures["dual_norm"] for name, one in reports.items() if "dual_norm" in one.figures}
+    if told:
+        agreed(told, what=f"the dual variable of {phase.name} round {phase.round}")
 
 
 def check_left_out(party: str, left_out: Mapping[str, str], *, of: Iterable[str] | None = None) -> None:
@@ -104,17 +145,21 @@ class PhaseProgress:
 def check_ready(ready: Mapping[str, Ready], *, active: str) -> None:
     """Refuse parties that cannot have what they say, or that do not agree on the rows they have in common."""
     common = ready[active]
+    for field in ("train", "validation", "test", "probe"):
+        agreed({name: getattr(one, field) for name, one in ready.items()}, what=f"the number of {field} rows in common")
+    agreed({name: one.embedding for name, one in ready.items()}, what="the width of embeddings")
     for name, one in ready.items():
-        for field in ("train", "validation", "test", "probe"):
-            if getattr(one, field) != getattr(common, field):
-                there = getattr(common, field)
-                raise PartyError(name, f"has {getattr(one, field)} {field} rows in common where {active} has {there}")
         shared = one.train + one.validation + one.test + one.probe
-        if not one.train or not one.test or shared > one.own_rows or one.own_rows > 2**40 or one.parameters > 2**40:
+        rows = shared + one.forgotten_rows
+        if not one.train or not one.test or rows > one.own_rows or max(one.own_rows, one.parameters) > MOST_ROWS:
             raise PartyError(name, "is ready with numbers of rows or parameters that cannot be")
+        if not 1 <= one.embedding <= MOST_WIDTH:
+            raise PartyError(name, f"is ready with embeddings of width {one.embedding}, which cannot be")
+        if in_one_line(one.training) != one.training or not all(_JOB.fullmatch(job) for job in one.pending):
+            raise PartyError(name, "is ready with a training or requests whose names are none")
         if one.identity:
             check_digest(name, one.identity, what="the name of a training")
-    if not 1 <= common.classes <= common.own_rows:
+    if not 1 <= common.classes <= min(common.own_rows, MOST_CLASSES):
         raise PartyError(active, f"is ready with {common.classes} classes in {common.own_rows} rows")
 
 
@@ -149,6 +194,8 @@ def check_figures(party: str, figures: Mapping[str, float]) -> None:
 def check_privacy(party: str, told: Privacy) -> None:
     """Refuse what cannot be an (ε, δ); an ε may be infinite."""
     _check_number(party, "delta", told.delta, least=0, most=1)
+    if told.releases > told.rows_sent or told.rows_sent > MOST_ROWS**2 or (told.rows_sent and not told.releases):
+        raise PartyError(party, "reports releases of its rows that do not add up")
     if not told.epsilon >= 0 or not told.epsilon_whole >= 0:
         raise PartyError(party, "reports an ε of its noise that is negative or no number")
 
@@ -157,6 +204,8 @@ def check_readings(party: str, readings: Iterable[Reading], *, members: Iterable
     """Refuse books with lines about members, phases or kinds of message that there are not."""
     known, named = {COORDINATOR, *members}, SECTIONS | set(phases)
     for one in readings:
+        if party not in (one.sender, one.receiver):
+            raise PartyError(party, "keeps books on a link that it is no end of")
         if not {one.sender, one.receiver} <= known or one.phase not in named or one.kind not in Kind.values():
             raise PartyError(party, "keeps books on members, phases or kinds of message that this job does not have")
 

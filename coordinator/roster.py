@@ -13,7 +13,7 @@ from fedora_vfl.process.health import Health
 from fedora_vfl.process.logs import discreet
 from fedora_vfl.settings.federation import Federation
 from fedora_vfl.wire.channels import path
-from fedora_vfl.wire.link import Link, check_named, pack_control, read_first, unpack_control
+from fedora_vfl.wire.link import CALLER, Link, check_named, pack_control, read_first, unpack_control
 from fedora_vfl.wire.meter import Meter, Totals
 from fedora_vfl.wire.protocol import COORDINATOR, VERSION, check_protocol
 from fedora_vfl.wire.tls import Member, check_caller
@@ -76,7 +76,7 @@ class Roster:
             unpack = unpack_control(FromParty)
             message, packed = await read_first(context, unpack, timeout=self._federation.deadlines.join)
             if message.WhichOneof("content") != "hello":
-                raise PartyError("a caller", "did not begin with hello")
+                raise PartyError(CALLER, "did not begin with hello")
             check_named(message.hello.party)
             check_caller(context, Member(message.hello.party, self._federation.role(message.hello.party)))
             name = message.hello.party

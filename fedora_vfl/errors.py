@@ -37,11 +37,21 @@ class PartyError(FedoraError):
     exit_code = 4
     meaning = "a party or the coordinator is missing, failed, went silent or broke the protocol"
 
-    def __init__(self, culprit: str, reason: str, kind: "Failure.Kind" = Failure.PROTOCOL) -> None:
+    def __init__(self, culprit: str, reason: str, kind: "Failure.Kind" = Failure.PROTOCOL, *, other: str = "") -> None:
+        """`other` is the party whose phase is another than this one's, where the coordinator seems to be at fault."""
         super().__init__(f"{culprit} {reason}")
         self.culprit = culprit
         self.reason = reason
         self.kind = kind
+        self.other = other
+
+
+class TooLargeError(PartyError):
+    """A member sent more than was due; the beginning of it may tell why."""
+
+    def __init__(self, culprit: str, reason: str, head: bytes) -> None:
+        super().__init__(culprit, reason, Failure.PROTOCOL)
+        self.head = head
 
 
 class LedgerError(FedoraError):
@@ -100,7 +110,7 @@ ALL: tuple[type[FedoraError], ...] = (
 def to_failure(error: FedoraError, *, reporter: str) -> Failure:
     """Put an error into the message that carries it; what is nobody else's fault is the reporter's."""
     if isinstance(error, PartyError):
-        return Failure(kind=error.kind, culprit=error.culprit, reason=error.reason)
+        return Failure(kind=error.kind, culprit=error.culprit, reason=error.reason, other=error.other)
     return Failure(kind=error.kind, culprit=reporter, reason=str(error))
 
 

@@ -123,7 +123,7 @@ class Active(Role):
             return self._audited(assess.model)
         recorded, state.recorded = state.recorded, {}
         if assess.audit != Assess.NO_PART:
-            assessor.keep_for_audit(assess, recorded)
+            assessor.keep_for_audit(assess, recorded, silence=self.consent.silence)
         if assess.audit == Assess.REFERENCE:
             return Assessment()
         fitted = assessor.fit_attack(recorded) if assess.fit_attack else {}
@@ -138,7 +138,9 @@ class Active(Role):
         state = self.state
         auditor = Auditor(state.audit, state.ids)
         figures = auditor.figures(model) if state.truth is None else {}
-        kept_back = {name: self.consent.keeps_back(name, auditor.about(name)) for name in figures}
+        # Distances are to other models, so that of these too nothing else may be told.
+        silence = next((one.silence for one in state.audit.shown.values() if one.silence), "")
+        kept_back = {name: silence or self.consent.keeps_back(name, auditor.about(name)) for name in figures}
         left_out = {name: reason for name, reason in kept_back.items() if reason}
         told = {name: one for name, one in figures.items() if name not in left_out}
         state.figures[model] = state.figures.get(model, {}) | told
@@ -148,7 +150,10 @@ class Active(Role):
         """Return every passive party's embedding of one batch."""
         timeout = self.context.federation.deadlines.step
         due = (one.receive(Kind.EMBEDDING, phase, step, rows, timeout=timeout) for one in online)
-        return dict(zip((one.link.peer for one in online), await asyncio.gather(*due), strict=True))
+        sent = dict(zip((one.link.peer for one in online), await asyncio.gather(*due), strict=True))
+        for party, embedding in sent.items():
+            self.consent.embedding(embedding, phase, sender=party)
+        return sent
 
     async def _answer(
         self, online: Sequence[TensorExchange], phase: Phase, step: int, rows: Tensor, sent: Mapping[str, Tensor]

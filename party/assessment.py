@@ -57,8 +57,11 @@ class Assessor:
             found |= self._of_forgotten(recorded)
         return {name: value for name, value in found.items() if value is not None}
 
-    def keep_for_audit(self, assess: Assess, recorded: Recorded) -> None:
-        """Keep what a model shows of the rows to forget, of unseen ones and of some that stay."""
+    def keep_for_audit(self, assess: Assess, recorded: Recorded, *, silence: str) -> None:
+        """Keep what a model shows of the rows to forget, of unseen ones and of some that stay.
+
+        `silence` is why no figure of the model may leave, if none may.
+        """
         state = self._state
         part = state.description.get("part")
         if assess.audit == Assess.REFERENCE and part is None:
@@ -73,6 +76,7 @@ class Assessor:
             {group: signal(one) for group, one in predictions.items()},
             part if assess.audit == Assess.REFERENCE else None,
             may_know_forgotten=not (state.account and state.account.began),
+            silence=silence,
         )
         rows = {group: recorded[which][0] for group, which in groups.items()}
         state.audit.keep(assess.model, shown, rows, {group: one.classes for group, one in predictions.items()})

@@ -31,6 +31,7 @@ class Shown:
     signals: dict[str, Tensor]  # by group
     part: dict[str, int] | None = None  # of the rows, which a reference model has learned from
     may_know_forgotten: bool = False  # whether it was trained before the rows to forget were dropped
+    silence: str = ""  # why no figure of it may leave, if none may
 
 
 @dataclass
@@ -43,7 +44,10 @@ class AuditNotes:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all of it as tensors and plain values."""
-        models = {name: [one.kind, one.signals, one.part, one.may_know_forgotten] for name, one in self.shown.items()}
+        models = {
+            name: [one.kind, one.signals, one.part, one.may_know_forgotten, one.silence]
+            for name, one in self.shown.items()
+        }
         return {"rows": self.rows, "classes": self.classes, "shown": models}
 
     @classmethod

@@ -5,7 +5,7 @@ import hashlib
 import hmac
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,8 @@ CREATE TABLE IF NOT EXISTS groups (
 );
 CREATE INDEX IF NOT EXISTS groups_by_size ON groups (size);
 """
+# What files of earlier releases lack: the day on which a group was last told of, and why nothing is told of a model.
+_ADDED = {"groups": ("told", "INTEGER NOT NULL DEFAULT 0"), "models": ("silent", "TEXT NOT NULL DEFAULT ''")}
 
 
 class Budget:
@@ -41,13 +43,16 @@ class Budget:
     def __init__(self, folder: Path, secret: bytes, *, clock: Callable[[], float] = time.time) -> None:
         """`secret` hides the ids: rows are known by numbers, which no change of the data file changes."""
         self._secret, self._clock = secret, clock
-        path = folder / BUDGET_FILE
+        self._path = path = folder / BUDGET_FILE
         try:
             create_privately(path, b"")
             self._file = sqlite3.connect(path, isolation_level=None)
             self._file.executescript(_TABLES)
+            for table, (column, kind) in _ADDED.items():
+                if column not in {found[1] for found in self._file.execute(f"PRAGMA table_info({table})")}:
+                    self._file.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
         except (OSError, sqlite3.Error) as error:
-            raise DataError(f"{path}: what this party has given so far cannot be kept there: {error}") from None
+            raise self._unkept(error) from None
 
     @property
     def _day(self) -> int:
@@ -84,10 +89,16 @@ class Budget:
             self._file.execute("INSERT OR REPLACE INTO releases VALUES (?, ?)", (day, counts.tobytes()))
         return True
 
-    def own(self, model: str, operator: str) -> None:
-        """Remember whose job has saved a model."""
+    def own(self, model: str, operator: str, *, silent: str = "") -> None:
+        """Remember whose job has saved a model and, if nothing may be told of it, why."""
         with self._writing():
-            self._file.execute("INSERT OR REPLACE INTO models VALUES (?, ?)", (model, operator))
+            entry = (model, operator, silent)
+            self._file.execute("INSERT OR REPLACE INTO models (name, operator, silent) VALUES (?, ?, ?)", entry)
+
+    def silent(self, model: str) -> str:
+        """Return why nothing may be told of a saved model; an empty text if something may."""
+        found = self._file.execute("SELECT silent FROM models WHERE name = ?", (model,)).fetchone()
+        return str(found[0]) if found else ""
 
     def owner(self, model: str) -> str | None:
         """Return whose job has saved a model, if that is known."""
@@ -104,37 +115,60 @@ class Budget:
         """
         if len(rows) < smallest:
             return f"it is about {len(rows)} rows, and policy.smallest_group is {smallest}"
-        day, members = self._day, np.zeros(int(rows.max()) + 1, dtype=np.uint8)
-        members[rows] = 1
-        packed = np.packbits(members)
+        day, packed = self._day, packed_rows(rows)
         digest = hashlib.sha256(packed.tobytes()).digest()
-        if self._file.execute("SELECT 1 FROM groups WHERE digest = ?", (digest,)).fetchone():
+        if known := self._file.execute("SELECT told FROM groups WHERE digest = ?", (digest,)).fetchone():
+            if known[0] != day:
+                with self._writing():
+                    self._file.execute("UPDATE groups SET told = ? WHERE digest = ?", (day, digest))
             return None
         (today,) = self._file.execute("SELECT count(*) FROM groups WHERE day = ?", (day,)).fetchone()
         if today >= most:
             return f"policy.groups_per_day is {most}, and figures about as many groups of rows were told today"
+        if self.resembles(rows, smallest=smallest):
+            return f"figures were told of rows that differ by fewer than policy.smallest_group, {smallest}"
+        with self._writing():
+            # Counted from the last time that a group was told of, not from the first: that is what is compared with.
+            self._file.execute("DELETE FROM groups WHERE max(day, told) < ?", (day - REMEMBERED_DAYS,))
+            entry = (digest, day, len(rows), packed.tobytes(), day)
+            self._file.execute("INSERT INTO groups (digest, day, size, members, told) VALUES (?, ?, ?, ?, ?)", entry)
+        return None
+
+    def resembles(self, rows: Numbers, *, smallest: int) -> bool:
+        """Tell whether figures were told of another group that differs from these rows by fewer than `smallest`."""
+        packed = packed_rows(rows)
         similar = self._file.execute(
             "SELECT members FROM groups WHERE size BETWEEN ? AND ?",
             (len(rows) - smallest + 1, len(rows) + smallest - 1),
         )
-        if any(_difference(packed, np.frombuffer(other, np.uint8)) < smallest for (other,) in similar):
-            return f"figures were told of rows that differ by fewer than policy.smallest_group, {smallest}"
-        with self._writing():
-            self._file.execute("DELETE FROM groups WHERE day < ?", (day - REMEMBERED_DAYS,))
-            self._file.execute("INSERT INTO groups VALUES (?, ?, ?, ?)", (digest, day, len(rows), packed.tobytes()))
-        return None
+        return any(0 < difference(packed, np.frombuffer(other, np.uint8)) < smallest for (other,) in similar)
 
-    def _writing(self) -> "contextlib.AbstractContextManager[object]":
-        """Make what is written inside take effect as a whole."""
-        self._file.execute("BEGIN IMMEDIATE")
-        return self._file
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Make what is written inside take effect as a whole; a full disk is told with the file's name."""
+        try:
+            self._file.execute("BEGIN IMMEDIATE")
+            with self._file:
+                yield
+        except sqlite3.Error as error:
+            raise self._unkept(error) from None
+
+    def _unkept(self, error: Exception) -> DataError:
+        return DataError(f"{self._path}: what this party has given so far cannot be kept there: {error}")
 
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
 
 
-def _difference(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> int:
+def packed_rows(rows: Numbers) -> NDArray[np.uint8]:
+    """Return one bit for every row up to the last of some."""
+    members = np.zeros(int(rows.max(initial=-1)) + 1, dtype=np.uint8)
+    members[rows] = 1
+    return np.packbits(members)
+
+
+def difference(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> int:
     """Count the rows that are in one group and not in the other."""
     length = max(len(one), len(other))
     differs = np.bitwise_xor(*(np.pad(bits, (0, length - len(bits))) for bits in (one, other)))

@@ -6,20 +6,23 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fedora_vfl.errors import SettingsError
+from fedora_vfl.errors import PartyError, SettingsError
 from fedora_vfl.wire.learning_rates import learning_rate
 from party.budget import Budget, Numbers
 from party.context import PartyContext
+from party.drawn_parts import DrawnParts
 from party.state import SETS, PartyState
 from party.updates.primal_dual import unlearning_loss
 from protos.fedora.v1.control_pb2 import Setup
 from protos.fedora.v1.exchange_pb2 import Order
-from protos.fedora.v1.phase_pb2 import Phase, Report
+from protos.fedora.v1.phase_pb2 import Loss, Phase, PrimalDescent, Report
 
 # Figures of update rules that say nothing of the rows of a phase.
 OF_THE_MODEL = ("parameters_squared", "moved_squared")
 # Update rules that keep a gradient, along which later phases move.
 KEEP_A_GRADIENT = ("dual_ascent", "influence")
+# Update rules that move parameters by the gradient of their own rows.
+LEARN = ("sgd", "adam", "ascent", "primal_descent", "correction")
 # Levels of L_u that a job may ask about where L_u itself is not told: more would be a search for its value.
 MOST_LEVELS = 2
 ONLY_DRAWN = "it is about a part of the rows, drawn anew: only its size relative to guessing is told"
@@ -35,8 +38,11 @@ class Consent:
         self._learned = 0.0  # learning rate × steps since parameters were fresh
         self._phases = 0
         self._numbers: Numbers | None = None  # of the common rows, in the budget
-        self._levels: set[float] = set()
-        self._kept_of = 0  # rows that the gradient which update rules keep was taken of
+        self._levels: set[tuple[float, float, int, bytes]] = set()
+        self._kept: str | None = None  # why nothing is told of the gradient that update rules keep
+        self._kept_labels = ""  # why nothing is told of a model that moves along it
+        self._silent = ""  # why nothing is told of the model as it is now
+        self._parts = DrawnParts(self._policy.smallest_group if self._policy else 0)
 
     def begin(self) -> None:
         """Agree to a job, as far as one can before rows are joined."""
@@ -72,6 +78,7 @@ class Consent:
         if self._policy and self._budget:
             owner = self._budget.owner(model)
             _check(self._policy.about_loading(model, self._setup.submitted_by, owner))
+            self._silent, self._kept_labels = self._budget.silent(model), ""
         self._learned = math.inf
 
     def remember(self, model: str) -> None:
@@ -82,6 +89,7 @@ class Consent:
     def restart(self) -> None:
         """Note that parameters are fresh again."""
         self._learned = 0.0
+        self._silent = self._kept_labels = ""
 
     def save(self) -> None:
         """Agree to save the model as it is."""
@@ -91,7 +99,7 @@ class Consent:
     def saved(self, model: str) -> None:
         """Remember for whom a model was saved."""
         if self._budget:
-            self._budget.own(model, self._setup.submitted_by)
+            self._budget.own(model, self._setup.submitted_by, silent=self._silent)
 
     def phase(self, phase: Phase, drawn: Sequence[Tensor]) -> None:
         """Agree to a phase over these batches, before any of them is sent."""
@@ -104,6 +112,7 @@ class Consent:
             _check(self._policy.about_lr(lr))
         rows = self._numbered(drawn)
         if not len(rows):
+            self._note_labels(phase, 0)
             return
         learned = self._learned + (lr or 0.0) * len(drawn)
         _check(self._policy.about_learning(learned))
@@ -114,6 +123,57 @@ class Consent:
                 f"policy.releases_per_day: is {most}, and a row of phase {phase.name} was sent as often"
             )
 
+        self._note_labels(phase, len(rows))
+
+    def gradient(self, gradient: Tensor, phase: Phase, *, rows: int, sender: str) -> None:
+        """Take a batch's gradient for one of a model that learns, or blame its sender.
+
+        Args:
+            gradient: As it came.
+            phase: What it is for.
+            rows: Of the whole phase.
+            sender: Whom it came from.
+        """
+        if self._policy is None:
+            return
+        # As if the loss were a sum over samples, without a weight: how rows are cut into batches does not matter then.
+        shares = {Loss.BATCH_MEAN: len(gradient), Loss.SET_MEAN: rows}.get(phase.loss.reduction, 1)
+        weight = max(1.0, phase.loss.uncertainty.omega)
+        longest = float(gradient.norm(dim=1).max()) * shares / weight
+        if longest > self._policy.most_gradient:
+            said = f"sent a gradient of length {longest:g} for one row of phase {phase.name}"
+            cause = "a learning rate that is too high, or what another party sent, may be the cause"
+            raise PartyError(sender, f"{said}; policy.most_gradient is {self._policy.most_gradient:g} here: {cause}")
+
+    def embedding(self, embedding: Tensor, phase: Phase, *, sender: str) -> None:
+        """Take a batch's embedding for one of a model that learns, or blame its sender."""
+        if self._policy is None:
+            return
+        largest = float(embedding.abs().max())
+        if largest > self._policy.most_embedding:
+            said = f"sent an embedding with a value of {largest:g} in phase {phase.name}"
+            raise PartyError(sender, f"{said}; policy.most_embedding is {self._policy.most_embedding:g} here")
+
+    def _note_labels(self, phase: Phase, rows: int) -> None:
+        """Note that the model will follow from the labels of a few rows: every figure of it would be about them."""
+        assert self._policy
+        rule, labelled = phase.update.WhichOneof("rule"), phase.loss.WhichOneof("form") != "uncertainty"
+        few = ""
+        if labelled and 0 < rows < self._policy.smallest_group:
+            few = f"the model follows from the labels of {rows} rows, and policy.smallest_group is"
+            few = f"{few} {self._policy.smallest_group}"
+        if rule in KEEP_A_GRADIENT:
+            self._kept_labels = self._kept_labels or few
+        if rule in LEARN:
+            self._silent = self._silent or few
+        if _moves_along(phase):
+            self._silent = self._silent or self._kept_labels
+
+    @property
+    def silence(self) -> str:
+        """Why nothing is told of the model as it is now; empty where figures may leave."""
+        return self._silent
+
     @property
     def tells_progress(self) -> bool:
         """Whether the loss so far is told while a phase runs: it may be about a few rows."""
@@ -123,23 +183,16 @@ class Consent:
         """Take out of a report what must not leave; `classes` are known to the active party alone."""
         if self._policy is None:
             return
-        if report.rows and phase.update.WhichOneof("rule") in KEEP_A_GRADIENT:
-            self._kept_of = report.rows
-        # A phase over no rows moves along a gradient that was kept, and is about the rows which that was taken of.
-        about = report.rows or self._kept_of
-        if about < self._policy.smallest_group:
-            few = f"it is about {about} rows, and policy.smallest_group is {self._policy.smallest_group}"
-            report.left_out.update({"change": few, "figures": few})
+        if reason := self._about_norms(phase, drawn, report):
+            report.left_out.update({"change": reason, "figures": reason})
             report.change_squared = 0.0
             for name in [name for name in report.figures if name not in OF_THE_MODEL]:
                 del report.figures[name]
         if not self._active or not report.rows:
             return
-        # A part that is drawn for a look is a group like any other; one that is learned from changes with every round.
-        passing = phase.over.share < 1 and not phase.update.observe.record
-        reason = ONLY_DRAWN if passing else self._reason(torch.cat(list(drawn)))
+        reason = self._silent or (ONLY_DRAWN if _passes(phase) else self._reason(torch.cat(list(drawn))))
         if reason:
-            within = self._within_bounds(phase, report, classes)
+            within = None if self._silent else self._within_bounds(phase, drawn, report, classes)
             report.left_out.update({"loss": reason, "accuracy": reason})
             report.loss_sum, report.correct = 0.0, 0
             if within is not None:
@@ -151,24 +204,53 @@ class Consent:
             return None
         if self._policy.figures is not None and figure not in self._policy.figures:
             return f"policy.figures does not name {figure}"
-        return next((reason for rows in groups if (reason := self._reason(rows))), None)
+        return self._silent or next((reason for rows in groups if (reason := self._reason(rows))), None)
 
     def close(self) -> None:
         """Let go of the budget's file."""
         if self._budget:
             self._budget.close()
 
+    def _about_norms(self, phase: Phase, drawn: Sequence[Tensor], report: Report) -> str | None:
+        """Return why change, gradient and dual variable of a phase must not leave; None if they may."""
+        assert self._policy and self._budget
+        smallest, reason = self._policy.smallest_group, self._silent or None
+        if 0 < report.rows < smallest:
+            reason = reason or f"it is about {report.rows} rows, and policy.smallest_group is {smallest}"
+        elif report.rows and not reason and (report.change_squared or set(report.figures) - set(OF_THE_MODEL)):
+            rows = torch.cat(list(drawn))
+            reason = self._about_part(phase, rows) if _passes(phase) else self._reason(rows)
+        # What moves along a gradient that was kept is about the rows which that was taken of, too.
+        if _moves_along(phase) or phase.update.WhichOneof("rule") == "residual":
+            reason = reason or self._kept
+        if report.rows and phase.update.WhichOneof("rule") in KEEP_A_GRADIENT:
+            self._kept = reason
+        return reason
+
+    def _about_part(self, phase: Phase, rows: Tensor) -> str | None:
+        """Return why norms about a part that was drawn must not leave: a few rows more or less were told of before."""
+        assert self._policy and self._budget
+        group, smallest = self._numbered([rows]), self._policy.smallest_group
+        of = round(len(rows) / phase.over.share)
+        if self._budget.resembles(group, smallest=smallest) or not self._parts.may_tell(group, of=of):
+            return f"norms were told of rows that differ by fewer than policy.smallest_group, {smallest}"
+        return None
+
     def _reason(self, rows: Tensor) -> str | None:
         assert self._policy and self._budget and self._numbers is not None
         group, policy = self._numbers[rows.numpy()], self._policy
+        if self._parts.resembles(group):
+            return f"norms were told of rows that differ by fewer than policy.smallest_group, {policy.smallest_group}"
         return self._budget.may_tell(group, smallest=policy.smallest_group, most=policy.groups_per_day)
 
-    def _within_bounds(self, phase: Phase, report: Report, classes: int) -> bool | None:
+    def _within_bounds(self, phase: Phase, drawn: Sequence[Tensor], report: Report, classes: int) -> bool | None:
         """Return the one bit that methods need in place of a loss; of few rows only one that no label decides."""
         uncertain = phase.loss.WhichOneof("form") == "uncertainty"
         if uncertain and phase.update.WhichOneof("rule") == "dual_ascent":
             level = phase.update.dual_ascent.level
-            self._levels.add(level)
+            # Another weight, or other rows, would make another question of the same level.
+            rows = torch.cat(list(drawn)).sort().values.numpy().tobytes()
+            self._levels.add((level, phase.loss.uncertainty.omega, phase.loss.reduction, rows))
             if len(self._levels) > MOST_LEVELS:
                 most = f"at most {MOST_LEVELS} levels of it are asked about in a job"
                 raise SettingsError(f"policy.smallest_group: L_u of so few rows is not told, and {most}")
@@ -178,6 +260,18 @@ class Consent:
     def _numbered(self, drawn: Sequence[Tensor]) -> Numbers:
         assert self._numbers is not None
         return self._numbers[torch.cat(list(drawn)).numpy()] if drawn else self._numbers[:0]
+
+
+def _passes(phase: Phase) -> bool:
+    """Tell whether a phase is over a part that changes with every round; one drawn for a look is a group like any."""
+    return phase.over.share < 1 and not phase.update.observe.record
+
+
+def _moves_along(phase: Phase) -> bool:
+    """Tell whether a phase moves parameters along a gradient that an earlier one has kept."""
+    rule = phase.update.WhichOneof("rule")
+    pushed = phase.update.primal_descent.push != PrimalDescent.NONE
+    return rule in ("shift", "correction") or (rule == "primal_descent" and pushed)
 
 
 def _check(refused: str | None) -> None:

@@ -1,14 +1,16 @@
 """The stream between a passive and the active party: embeddings one way, gradients the other, every one checked."""
 
-import math
+import hashlib
 
 from torch import Tensor
 
-from fedora_vfl.errors import FedoraError, PartyError, from_failure
+from fedora_vfl.errors import FedoraError, PartyError, TooLargeError, from_failure
 from fedora_vfl.wire.encodings import encoding_named
-from fedora_vfl.wire.link import Link
-from fedora_vfl.wire.tensors import TensorParcel
+from fedora_vfl.wire.link import CALLER, Link
+from fedora_vfl.wire.protocol import COORDINATOR
+from fedora_vfl.wire.tensors import TensorParcel, agreed_in
 from party.clock import SENDING, WAITING, Clock
+from protos.fedora.v1.control_pb2 import Setup
 from protos.fedora.v1.exchange_pb2 import Parcel
 from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.meter_pb2 import Kind
@@ -17,6 +19,9 @@ from protos.fedora.v1.phase_pb2 import Phase
 ExchangeLink = Link[Parcel | TensorParcel, Parcel | TensorParcel]
 
 FRAME_BYTES = 16 * 1024  # a parcel without its values or ids, or one that says what went wrong
+# No model that learns sends such a value. What comes near it would make the receiver's own sums infinite, and the blame
+# would fall on the receiver.
+LARGEST_VALUE = 1e9
 
 _NOUNS = {Kind.EMBEDDING: "an embedding", Kind.GRADIENT: "a gradient"}
 
@@ -39,19 +44,27 @@ class TensorExchange:
     def __init__(self, link: ExchangeLink, encoding: str, width: int, clock: Clock) -> None:
         self.link, self.width = link, width
         self._encoding, self._clock = encoding_named(encoding)(), clock
+        self.agreed = 0  # a digest of what the coordinator has asked this party for
 
     async def send(self, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, timeout: float) -> None:
         """Begin to send the float32 tensor of one batch, in the job's encoding."""
         with self._clock.spend(SENDING):
             data, encoding = self._encoding.encode(tensor.detach()), type(self._encoding)
-            parcel = TensorParcel(kind, phase.number, step, encoding, len(tensor), self.width, data)
+            agreed = self.agreed if kind == Kind.EMBEDDING and step == 0 else 0
+            parcel = TensorParcel(kind, phase.number, step, encoding, len(tensor), self.width, data, agreed)
             await self.link.post(parcel, timeout=timeout)
 
     async def receive(self, kind: Kind, phase: Phase, step: int, rows: int, *, timeout: float) -> Tensor:
         """Return the float32 tensor of one batch; anything but the one that is due is an error naming the sender."""
         with self._clock.spend(WAITING):
             most = FRAME_BYTES + self._encoding.nbytes(rows, self.width)
-            parcel = await self.link.receive(timeout=timeout, most=most)
+            try:
+                parcel = await self.link.receive(timeout=timeout, most=most)
+            except TooLargeError as error:
+                self._check_agreed(kind, phase, agreed_in(error.head) or self.agreed)
+                raise
+        if isinstance(parcel, TensorParcel) and parcel.step == 0:
+            self._check_agreed(kind, phase, parcel.agreed)
         if isinstance(parcel, Parcel) and parcel.WhichOneof("content") == "failure":
             raise _heard(self.link, parcel.failure)
         if not isinstance(parcel, TensorParcel) or (parcel.kind, parcel.phase, parcel.step) != (
@@ -66,17 +79,37 @@ class TensorExchange:
             reason = f"sent {_due(kind, phase, step)} with shape {came}; it should be {wanted}"
             raise PartyError(self.link.peer, reason)
         values = self._encoding.decode(memoryview(parcel.data), rows, self.width)
-        # The sum is finite only if every value is; it takes one pass.
-        if not math.isfinite(values.sum().item()):
+        least, largest = values.aminmax()  # one pass, and NaN if any value is
+        if not max(-float(least), float(largest)) <= LARGEST_VALUE:
             hint = "its data or a learning rate that is too high may be the cause"
-            reason = f"sent {_due(kind, phase, step)} with values that are not finite; {hint}"
+            reason = (
+                f"sent {_due(kind, phase, step)} with values that are not finite, or over {LARGEST_VALUE:g}; {hint}"
+            )
             raise PartyError(self.link.peer, reason)
         return values
+
+    def _check_agreed(self, kind: Kind, phase: Phase, told: int) -> None:
+        """Find out whether the coordinator has asked both sides for the same, before one blames the other.
+
+        Whoever is told of different phases cannot know who lies: the coordinator, which can tell, says so itself.
+        """
+        if kind == Kind.EMBEDDING and told != self.agreed:
+            peer, me = self.link.peer, self.link.me
+            reason = f"sent {peer} another phase {phase.number} ({phase.name}) than {me}, or {peer} says so"
+            raise PartyError(COORDINATOR, reason, Failure.DIVERGED, other=peer)
+
+
+def digest_of(setup: Setup, phase: Phase) -> int:
+    """Return what two parties compare of a phase and the job it belongs to."""
+    content = b"".join(one.SerializeToString(deterministic=True) for one in (setup, phase))
+    return int.from_bytes(hashlib.sha256(content).digest()[:8], "little")
 
 
 def _heard(link: ExchangeLink, failure: Failure) -> FedoraError:
     """Return the error that the other side's failure is: it can speak of itself, and of this party."""
     error = from_failure(failure)
+    if isinstance(error, PartyError) and error.culprit == CALLER:
+        return PartyError(link.me, f"was sent away by {link.peer}: it {error.reason}", error.kind)
     if isinstance(error, PartyError) and error.culprit not in (link.peer, link.me):
         return PartyError(link.peer, f"says that {error}")
     return error

@@ -10,7 +10,7 @@ from fedora_vfl.errors import FedoraError, PartyError, to_failure
 from fedora_vfl.process.health import Health
 from fedora_vfl.wire import tensors
 from fedora_vfl.wire.channels import listen
-from fedora_vfl.wire.link import Link, check_named, read_first
+from fedora_vfl.wire.link import CALLER, Link, check_named, read_first
 from fedora_vfl.wire.meter import Packed
 from fedora_vfl.wire.protocol import check_protocol
 from fedora_vfl.wire.tls import Member, check_caller
@@ -95,7 +95,7 @@ class ExchangeServer:
         try:
             parcel, packed = await read_first(context, tensors.unpack, timeout=federation.deadlines.join)
             if not isinstance(parcel, Parcel) or parcel.WhichOneof("content") != "greeting":
-                raise PartyError("a caller", "did not begin with a greeting")
+                raise PartyError(CALLER, "did not begin with a greeting")
             greeting = parcel.greeting
             check_named(greeting.party)
             check_caller(context, Member(greeting.party, "passive"))
@@ -113,7 +113,13 @@ class ExchangeServer:
             return
         meter = self._context.meter
         link: ExchangeLink = Link(
-            context, me=me, peer=greeting.party, meter=meter, pack=tensors.pack, unpack=tensors.unpack
+            context,
+            me=me,
+            peer=greeting.party,
+            meter=meter,
+            pack=tensors.pack,
+            unpack=tensors.unpack,
+            in_pieces=True,
         )
         caller = _Caller(link, packed)
         arrival.set_result(caller)

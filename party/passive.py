@@ -47,7 +47,13 @@ class Passive(Role):
         await reach(self._channel, active.address, deadlines.join, **secured)
         call: grpc.aio.StreamStreamCall[bytes, bytes] = self._channel.stream_stream(path(OPEN))()
         self._link = Link(
-            call, me=name, peer=active.name, meter=self.context.meter, pack=tensors.pack, unpack=tensors.unpack
+            call,
+            me=name,
+            peer=active.name,
+            meter=self.context.meter,
+            pack=tensors.pack,
+            unpack=tensors.unpack,
+            in_pieces=True,
         )
         greeting = Greeting(protocol=PROTOCOL, party=name, job=self.job.job)
         self.exchanges = [TensorExchange(self._link, self.job.encoding, 0, self.context.metrics.clock)]
@@ -68,6 +74,7 @@ class Passive(Role):
         async def absorb() -> None:
             step, embedding = unanswered.popleft()
             gradient = await exchange.receive(Kind.GRADIENT, phase, step, len(embedding), timeout=timeout)
+            self.consent.gradient(gradient, phase, rows=report.rows, sender=exchange.link.peer)
             torch.autograd.backward(embedding, gradient)
             rule.step()
 

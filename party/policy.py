@@ -24,6 +24,8 @@ class Policy(Settings):
     least_depth: PositiveInt = 2  # layers with weights that a bottom model has at least
     embedding_share: PositiveFloat = 1.0  # widest embedding, as a share of this party's encoded columns
     most_lr: PositiveFloat = 1.0  # largest learning rate
+    most_gradient: PositiveFloat = 1000.0  # longest gradient of a row that is taken, of a loss that is a sum over rows
+    most_embedding: PositiveFloat = 1000.0  # largest value of an embedding that is taken
     least_learning: NonNegativeFloat = 0.001  # learning rate × steps that a fresh model takes before it is looked at
     most_phases: PositiveInt = 2000  # epochs, rounds and looks of one job together
     jobs_per_day: PositiveInt = 50

@@ -11,6 +11,7 @@ import grpc
 
 from fedora_vfl.errors import FedoraError, PartyError, from_failure, to_failure
 from fedora_vfl.process import logs
+from fedora_vfl.process.exhaustion import exhausted
 from fedora_vfl.process.logs import discreet, unexpected
 from fedora_vfl.process.metrics import CertificateMetrics, Source, TrafficMetrics
 from fedora_vfl.settings.federation import Federation
@@ -127,7 +128,9 @@ class PartyProcess:
                         been_in, deadline = True, time.monotonic() + self._context.federation.deadlines.join
                     # One that comes back may be faster than the coordinator's notice that it was gone.
                     back = been_in or time.monotonic() < noticed
-                    passing = error.kind == Failure.LOST or (error.kind == Failure.TAKEN and back)
+                    # What the coordinator sends must not end this process either.
+                    garbled = been_in and (error.culprit, error.kind) == (COORDINATOR, Failure.PROTOCOL)
+                    passing = error.kind == Failure.LOST or (error.kind == Failure.TAKEN and back) or garbled
                     if not passing or time.monotonic() > deadline:
                         raise
                     log.warning("%s; joining again", discreet(error))
@@ -187,7 +190,9 @@ class PartyProcess:
                 self._tell_joined(True)
                 log.info("joined the coordinator, release %s", message.welcome.version)
             case "failure":
-                raise from_failure(message.failure)
+                error = from_failure(message.failure)
+                # It may say why it lets nobody in; once it has, what it says is one more message that can be wrong.
+                raise PartyError(COORDINATOR, f"says that {error}") if self._welcome else error
             case "dismiss":
                 if message.dismiss.reason:
                     log.warning("job given up: %s", discreet(message.dismiss.reason))
@@ -210,15 +215,12 @@ class PartyProcess:
         except FedoraError as error:
             log.error("%s", discreet(error))
             answer = FromParty(failure=to_failure(error, reporter=self._context.settings.name))
-        except OSError as error:  # such as a full disk
-            log.error("%s", unexpected(error))
-            said = f"{error.filename or 'a file'}: {error.strerror or error}"
-            failure = Failure(kind=Failure.DATA, culprit=self._context.settings.name, reason=said)
-            answer = FromParty(failure=failure)
         except Exception as error:
             log.error("%s", unexpected(error))
-            reason = f"failed with an unexpected {type(error).__name__}: {error}"
-            failure = Failure(kind=Failure.INTERNAL, culprit=self._context.settings.name, reason=reason)
+            missing = exhausted(error)  # a full disk, or no more memory
+            kind = Failure.DATA if missing else Failure.INTERNAL
+            reason = missing or f"failed with an unexpected {type(error).__name__}: {error}"
+            failure = Failure(kind=kind, culprit=self._context.settings.name, reason=reason)
             answer = FromParty(failure=failure)
         self._busy = False
         await link.send(answer)

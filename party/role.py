@@ -21,9 +21,10 @@ from party.consent import Consent
 from party.context import PartyContext
 from party.device import device_for
 from party.dropped import DroppedRequest, drop_for_good, nothing_dropped, read_list
-from party.exchange import TensorExchange
+from party.exchange import TensorExchange, digest_of
 from party.lineage import Lineage, check_lineage
 from party.pending import pending_rows
+from party.phase_bounds import check_batches, check_phase
 from party.privacy import Noise
 from party.scrutiny import asked_of, check_asked, check_files, check_joint, read_joint
 from party.state import PartyState, assemble, model_lineage, reload
@@ -366,8 +367,12 @@ class Role(ABC):
     async def _run(self, phase: Phase, tell: Tell) -> Report:
         """Do what a phase asks for and say what came of it."""
         state = self.state
-        drawn = batches.draw(state.sets, phase.over, phase.plan, state.ids)
+        check_phase(phase, passive=self.job.passive)
+        drawn = batches.draw(state.sets, phase.over, phase.plan, state.ids if phase.over.HasField("part") else ())
+        check_batches(phase, max(map(len, drawn), default=0), embedding=state.model.embedding)
         self.consent.phase(phase, drawn)
+        for exchange in self.exchanges:
+            exchange.agreed = digest_of(self.job, phase)
         if phase.checkpoint:
             state.checkpoint()
         rule = rule_for(phase.update, state.networks.parameters(), state.memory)

@@ -38,11 +38,14 @@ STEP = 2  # the first step at which a rule of the exchange is broken
 Change = Callable[[TensorParcel], TensorParcel]
 
 
-def parcel_of(kind: Kind, phase: int, step: int, values: Tensor, encoding: str = "float32") -> TensorParcel:
+def parcel_of(
+    kind: Kind, phase: int, step: int, values: Tensor, encoding: str = "float32", agreed: int = 0
+) -> TensorParcel:
     """Return what a party that keeps the rules would send."""
     chosen = ENCODINGS.get(encoding)
     rows, width = values.shape
-    return TensorParcel(kind, phase, step, chosen, rows, width, chosen().encode(values.detach()))
+    told = agreed if kind == Kind.EMBEDDING and step == 0 else 0
+    return TensorParcel(kind, phase, step, chosen, rows, width, chosen().encode(values.detach()), told)
 
 
 def tensor(change: Callable[[Tensor], Tensor], encoding: str = "float32") -> Change:
@@ -73,8 +76,23 @@ def break_exchange(change: Change) -> None:
     async def send(
         self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, timeout: float
     ) -> None:
-        parcel = parcel_of(kind, phase.number, step, tensor)
+        parcel = parcel_of(kind, phase.number, step, tensor, agreed=self.agreed)
         await self.link.send(change(parcel) if step == STEP else parcel, timeout=timeout)
+
+    TensorExchange.send = send  # type: ignore[method-assign]
+
+
+def send_much(data: bytes, *, at_once: bool) -> None:
+    """Send far more than is due in the place of an embedding of the second phase, in pieces or as one message."""
+
+    async def send(
+        self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, timeout: float
+    ) -> None:
+        if (phase.number, step) != (2, STEP):
+            await self.link.send(parcel_of(kind, phase.number, step, tensor, agreed=self.agreed), timeout=timeout)
+            return
+        self.link._in_pieces = not at_once
+        await self.link._write(data)
 
     TensorExchange.send = send  # type: ignore[method-assign]
 
@@ -87,7 +105,7 @@ def hang() -> None:
     ) -> None:
         if step == STEP:
             await asyncio.Event().wait()
-        await self.link.send(parcel_of(kind, phase.number, step, tensor), timeout=timeout)
+        await self.link.send(parcel_of(kind, phase.number, step, tensor, agreed=self.agreed), timeout=timeout)
 
     TensorExchange.send = send  # type: ignore[method-assign]
 
@@ -141,8 +159,8 @@ def send_another_omega(value: float) -> None:
     """As active party, send something that the dual variable cannot be."""
     agree = DualMessages.agree
 
-    async def wrong(self: DualMessages, omega: float | None) -> float:
-        await agree(self, value)
+    async def wrong(self: DualMessages, omega: float | None, *, most: float) -> float:
+        await agree(self, value, most=most)
         assert omega is not None
         return omega
 
@@ -287,6 +305,9 @@ OTHERS: dict[str, Callable[[], None]] = {
     "dual-phase": send_a_dual_of_another_phase,
     "audit": lie_about_the_dual,
     "disorder": ask_to_forget_in_disorder,
+    "huge": lambda: send_much(bytes(120 * 1024 * 1024), at_once=False),
+    "huge-at-once": lambda: send_much(bytes(120 * 1024 * 1024), at_once=True),
+    "tiny-fields": lambda: send_much(b"\x08\x01" * (2 * 1024 * 1024), at_once=True),
     "hang": hang,
     "unreported": never_report,
     "garbage": send_garbage,

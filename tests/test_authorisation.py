@@ -1,6 +1,7 @@
 """Who may call what: the table covers every method, nothing else can be called, and the refused are not listened to."""
 
 import asyncio
+import contextlib
 import importlib
 import pkgutil
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -215,3 +216,40 @@ def test_an_attempt_to_join_with_a_certificate_that_does_not_allow_it_is_counted
         return next(dict(figure.values) for figure in metrics.figures() if figure.name == "refused_joins")
 
     assert asyncio.run(work()) == {(): 1.0}
+
+
+def test_a_caller_has_only_so_many_calls_under_way_over_all_its_connections(certificates: Path) -> None:
+    async def hold(messages: AsyncIterator[bytes], context: Any) -> None:
+        await context.write(b"here")
+        await asyncio.Event().wait()
+
+    async def work() -> None:
+        handler: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(hold)
+        own, passive, active = (
+            Credentials.load(certificates / name) for name in ("coordinator", "passive-1", "active")
+        )
+        most = PERMISSIONS["fedora.v1.Control", "Join"].at_once
+        async with served({JOIN: handler}, own) as address, contextlib.AsyncExitStack() as channels:
+
+            async def call(credentials: Credentials) -> "grpc.aio.StreamStreamCall[bytes, bytes]":
+                secured: Secured = {"credentials": credentials, "peer": COORDINATOR_MEMBER}
+                channel = await channels.enter_async_context(dial(address, SECONDS, **secured))
+                return channel.stream_stream(path(JOIN))()
+
+            async def let_in(credentials: Credentials) -> bool:
+                try:
+                    return await (await call(credentials)).read() == b"here"
+                except grpc.aio.AioRpcError as error:
+                    assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+                    return False
+
+            first = await call(passive)
+            assert await first.read() == b"here"
+            assert [await let_in(passive) for _ in range(most)] == [True] * (most - 1) + [False]
+            assert await let_in(active), "others are not held up"
+            first.cancel()
+            async with asyncio.timeout(SECONDS):
+                while not await let_in(passive):
+                    pass
+
+    asyncio.run(work())

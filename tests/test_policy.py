@@ -1,6 +1,7 @@
 """What a party refuses by its own policy, and what it keeps back, however the questions are put."""
 
 import asyncio
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from fedora_vfl.cli.__main__ import app
 from fedora_vfl.cluster.local import LocalCluster
 from fedora_vfl.cluster.preparation import prepare
 from fedora_vfl.cluster.runs import perform
-from fedora_vfl.errors import SettingsError
+from fedora_vfl.errors import PartyError, SettingsError
 from fedora_vfl.settings.files import check
 from fedora_vfl.settings.model import Model
 from fedora_vfl.wire.learning_rates import learning_rate
@@ -26,7 +27,9 @@ from party.consent import Consent
 from party.context import PartyContext
 from party.data.reading import read
 from party.data.split import assign
+from party.drawn_parts import DrawnParts
 from party.metrics import PartyMetrics
+from party.phase_bounds import check_phase
 from party.policy import Policy
 from party.randomness import SECRET_FILE, drawing, load_or_make_secret
 from party.settings import PartySettings, load_party
@@ -334,11 +337,131 @@ def test_the_uncertainty_of_one_row_cannot_be_searched_for(asked: Consent) -> No
         ask(asked, Update(dual_ascent=DualAscent(level=1.5)), Uncertainty(omega=2), rows=1)
 
 
+def test_the_uncertainty_of_one_row_cannot_be_searched_for_by_another_weight_or_other_rows(asked: Consent) -> None:
+    update = Update(dual_ascent=DualAscent(level=1.0))
+    for weight in (2.0, 3.0):
+        assert ask(asked, update, Uncertainty(omega=weight), rows=1).within_bounds is True
+    with pytest.raises(SettingsError, match="at most 2 levels"):
+        ask(asked, update, Uncertainty(omega=2.5), rows=1)
+    with pytest.raises(SettingsError, match="at most 2 levels"):
+        ask(asked, update, Uncertainty(omega=2), rows=2)
+
+
 def test_a_move_along_one_row_s_gradient_is_about_that_row(asked: Consent) -> None:
-    ask(asked, Update(influence=Influence()), CrossEntropy(), rows=1)
-    assert "change" in ask(asked, Update(shift=Shift(by=1)), CrossEntropy(), rows=0, share=0).left_out
     ask(asked, Update(influence=Influence()), CrossEntropy(), rows=20)
     assert not ask(asked, Update(shift=Shift(by=1)), CrossEntropy(), rows=0, share=0).left_out
+    ask(asked, Update(influence=Influence()), CrossEntropy(), rows=1)
+    assert "change" in ask(asked, Update(shift=Shift(by=1)), CrossEntropy(), rows=0, share=0).left_out
+
+
+@pytest.mark.parametrize("update", [Update(ascent=Ascent(lr=0.1)), Update(sgd=Sgd(lr=0.1)), Update(adam=Adam(lr=0.1))])
+def test_nothing_is_told_of_a_model_that_follows_from_one_row_s_label(update: Update, asked: Consent) -> None:
+    test = torch.arange(50, 60)
+    assert asked.keeps_back("test_accuracy", [test]) is None
+    ask(asked, update, Uncertainty(omega=1), rows=1)
+    assert asked.keeps_back("test_accuracy", [test]) is None  # no label decides that
+    ask(asked, update, CrossEntropy(), rows=1)
+    assert "the labels of 1 rows" in (asked.keeps_back("test_accuracy", [test]) or "")
+    assert "loss" in ask(asked, Update(sgd=Sgd(lr=0.1)), CrossEntropy(), rows=50).left_out
+    asked.saved("probe")
+    asked.restart()
+    assert asked.keeps_back("test_accuracy", [test]) is None
+    asked.load("probe")  # also in another job: the budget's file has it
+    assert asked.keeps_back("test_accuracy", [test])
+
+
+def test_norms_about_two_groups_that_differ_by_one_row_are_told_once(asked: Consent) -> None:
+    for rows, told in ((30, True), (29, False), (30, True), (15, True)):
+        report = ask(asked, Update(dual_ascent=DualAscent(level=1.0)), Uncertainty(omega=2), rows=rows)
+        assert ("figures" not in report.left_out) == told, rows
+
+
+def test_norms_about_drawn_parts_that_differ_by_one_row_are_told_once(asked: Consent) -> None:
+    sgd = Update(sgd=Sgd(lr=0.1))
+    assert "change" not in ask(asked, sgd, CrossEntropy(), rows=30, share=0.6).left_out
+    assert "change" in ask(asked, sgd, CrossEntropy(), rows=29, share=0.58).left_out
+    assert "change" not in ask(asked, sgd, CrossEntropy(), rows=20, share=0.4).left_out
+    assert "change" in ask(asked, sgd, CrossEntropy(), rows=49, share=0.98).left_out  # all rows were told of before
+    assert "loss" in ask(asked, Update(observe=Observe()), CrossEntropy(), rows=31).left_out
+
+
+def test_parts_of_many_rows_need_not_be_remembered() -> None:
+    few, many = DrawnParts(10), DrawnParts(10)
+    for parts, of in ((few, 40), (many, 100_000)):
+        assert parts.may_tell(np.arange(of // 20 + 15), of=of)
+    assert few.resembles(np.arange(18)) and not many.resembles(np.arange(5014))
+
+
+@pytest.mark.parametrize(
+    ("reduction", "length", "taken"),
+    [(Loss.SUM, 999.0, True), (Loss.SUM, 1001.0, False), (Loss.BATCH_MEAN, 99.0, True), (Loss.BATCH_MEAN, 1e18, False)],
+)
+def test_a_gradient_that_would_ruin_a_model_is_held_against_its_sender(
+    reduction: Any, length: float, taken: bool, asked: Consent
+) -> None:
+    gradient, phase = (
+        torch.zeros(10, 4),
+        Phase(name="train", loss=Loss(cross_entropy=CrossEntropy(), reduction=reduction)),
+    )
+    gradient[3, 2] = length
+    if taken:
+        asked.gradient(gradient, phase, rows=10, sender="active")
+        return
+    with pytest.raises(PartyError, match="most_gradient is 1000") as caught:
+        asked.gradient(gradient, phase, rows=10, sender="active")
+    assert caught.value.culprit == "active"
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        Update(sgd=Sgd(lr=-0.1)),
+        Update(sgd=Sgd(lr=float("nan"))),
+        Update(sgd=Sgd(lr=0.1, momentum=1.5)),
+        Update(sgd=Sgd(lr=0.1, weight_decay=-1)),
+        Update(adam=Adam(lr=0.1, beta2=1.0)),
+        Update(ascent=Ascent(lr=-0.1, clip=1)),
+        Update(ascent=Ascent(lr=0.1, clip=-1)),
+        Update(primal_descent=PrimalDescent(sgd=Sgd(lr=-1))),
+        Update(primal_descent=PrimalDescent(sgd=Sgd(lr=1), fade=2)),
+        Update(primal_descent=PrimalDescent(sgd=Sgd(lr=1), rho=-2)),
+        Update(dual_ascent=DualAscent(sigma=-1)),
+        Update(dual_ascent=DualAscent(gamma=float("inf"))),
+        Update(shift=Shift(by=float("nan"))),
+    ],
+    ids=str,
+)
+def test_a_coordinator_that_asks_for_steps_backwards_is_refused(update: Update) -> None:
+    with pytest.raises(PartyError, match="it should be from") as caught:
+        check_phase(Phase(name="train", update=update), passive=["passive-1"])
+    assert caught.value.culprit == "coordinator"
+
+
+def test_a_group_is_remembered_from_the_last_time_that_it_was_told_of(tmp_path: Path) -> None:
+    rules, clock = {"smallest": 10, "most": 5}, Clock()
+    for days in (0, 29):
+        clock.now += days * DAY_SECONDS
+        assert reopened(tmp_path, clock).may_tell(np.arange(50), **rules) is None
+    clock.now += 29 * DAY_SECONDS
+    assert reopened(tmp_path, clock).may_tell(np.arange(100, 120), **rules) is None  # which tidies up
+    assert reopened(tmp_path, clock).may_tell(np.arange(49), **rules) is not None
+
+
+def test_a_budget_of_an_earlier_release_is_gone_on_with(tmp_path: Path) -> None:
+    file = sqlite3.connect(tmp_path / "budget.sqlite")
+    file.executescript(
+        """
+        CREATE TABLE models (name TEXT PRIMARY KEY, operator TEXT NOT NULL);
+        INSERT INTO models VALUES ('m', 'bank');
+        CREATE TABLE groups (
+            digest BLOB PRIMARY KEY, day INTEGER NOT NULL, size INTEGER NOT NULL, members BLOB NOT NULL
+        );
+        """
+    )
+    file.close()
+    budget = reopened(tmp_path, Clock())
+    assert (budget.owner("m"), budget.silent("m")) == ("bank", "")
+    assert budget.may_tell(np.arange(20), smallest=10, most=5) is None
 
 
 def test_of_parts_drawn_anew_only_a_bit_is_told(asked: Consent) -> None:
@@ -437,8 +560,11 @@ def test_one_person_is_forgotten_without_a_figure_about_that_person(tmp_path: Pa
     trained, fedora, ascent, dozen, one_more = on_cluster(tmp_path, scenario, policy=None, drops="for-the-job")
     assert trained["original"]["test_accuracy"] is not None and not trained["original"]["left_out"]
     assert not any(party["repeatable_start"] for party in trained["parties"].values())
-    for result in (fedora, ascent):
-        for model in ("original", "unlearned"):
+    # Ascent from one person's label: how the model fares on others would tell it.
+    assert ascent["original"]["test_accuracy"] is not None and ascent["unlearned"]["test_accuracy"] is None
+    assert "labels of 1 rows" in ascent["unlearned"]["left_out"]["test_accuracy"]
+    for result, told in ((fedora, ("original", "unlearned")), (ascent, ("original",))):
+        for model in told:
             figures = result[model]
             assert figures["test_accuracy"] is not None
             kept_back = {"forget_accuracy", "held_out_loss", "forget_entropy", "mia_auc"}

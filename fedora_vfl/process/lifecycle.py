@@ -14,6 +14,7 @@ from typing import Any
 from fedora_vfl.errors import ALL, DataError, FedoraError, StoppedError
 from fedora_vfl.process import logs
 from fedora_vfl.process.core_messages import explain_core_messages
+from fedora_vfl.process.exhaustion import exhausted
 
 STOPPED = "stopped by Ctrl-C or a signal"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -72,8 +73,11 @@ def run_until_done(work: Coroutine[Any, Any, None], *, ends_within: float | None
         return StoppedError.exit_code
     except BrokenPipeError:
         return reader_gone()
-    except OSError as error:
-        logs.print_final_message(f"{error.filename or 'the system'}: {error.strerror}")
+    except Exception as error:
+        missing = exhausted(error)
+        if missing is None:
+            raise
+        logs.print_final_message(missing)
         return DataError.exit_code
     return 0
 

@@ -3,6 +3,7 @@
 import contextlib
 import inspect
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -24,18 +25,23 @@ class Permission:
 
     roles: tuple[str, ...]
     came: str
+    at_once: int = 64  # calls that one caller may have under way, over all its connections
 
 
 # By service and method. Without certificates, on one machine or in plaintext, a caller has no role: it may call what is
 # in this table, and nothing else.
 PERMISSIONS: dict[tuple[str, str], Permission] = {
-    ("fedora.v1.Control", "Join"): Permission(("active", "passive"), "came to join"),
+    ("fedora.v1.Control", "Join"): Permission(("active", "passive"), "came to join", 8),
     ("fedora.v1.Jobs", "Submit"): Permission(("operator",), "came with a job"),
-    ("fedora.v1.Exchange", "Open"): Permission(("passive",), "came with embeddings"),
+    ("fedora.v1.Exchange", "Open"): Permission(("passive",), "came with embeddings", 8),
     # Open to every certificate of the federation: whether a process is up is no secret among its members.
     ("grpc.health.v1.Health", "Check"): Permission(ROLES, "came to ask after its health"),
     ("grpc.health.v1.Health", "Watch"): Permission(ROLES, "came to watch its health"),
 }
+
+
+# Without certificates all members of one machine are one caller: a federation has up to 33 parties.
+MEMBERS_OF_A_HOST = 40
 
 
 def check_permitted(method: str, context: Context) -> None:
@@ -54,6 +60,7 @@ class Authorisation(grpc.aio.ServerInterceptor):
 
     def __init__(self, refused: Callable[[str], None] | None = None) -> None:
         self._refused = refused
+        self._under_way: Counter[tuple[str, str]] = Counter()  # calls, by caller and method
 
     async def intercept_service(
         self,
@@ -79,10 +86,29 @@ class Authorisation(grpc.aio.ServerInterceptor):
                 if self._refused:
                     self._refused(method)
                 await context.abort(grpc.StatusCode.PERMISSION_DENIED, error.reason)
-            request = messages if handler.request_streaming else await anext(messages, b"")
-            await _answer(handler, request, context)
+            async with self._counted(method, context):
+                request = messages if handler.request_streaming else await anext(messages, b"")
+                await _answer(handler, request, context)
 
         return grpc.stream_stream_rpc_method_handler(guarded, handler.request_deserializer, handler.response_serializer)
+
+    @contextlib.asynccontextmanager
+    async def _counted(self, method: str, context: Context) -> AsyncIterator[None]:
+        """Count a call while it lasts; one too many is sent away before anything of it is read."""
+        _, service, name = method.split("/")
+        shown, most = caller(context), PERMISSIONS[service, name].at_once
+        who = str(shown) if shown else context.peer().rpartition(":")[0]
+        key, most = (who, method), most if shown else most * MEMBERS_OF_A_HOST
+        if self._under_way[key] >= most:
+            log.warning("refused a call from %s: it has %d of them under way", context.peer(), most)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"has {most} calls of this kind under way already")
+        self._under_way[key] += 1
+        try:
+            yield
+        finally:
+            self._under_way[key] -= 1
+            if not self._under_way[key]:
+                del self._under_way[key]
 
 
 async def _answer(handler: Handler, request: Any, context: Context) -> None:

@@ -16,15 +16,18 @@ from fedora_vfl.errors import PartyError, PortError
 from fedora_vfl.wire import addresses
 from fedora_vfl.wire.authorisation import Authorisation
 from fedora_vfl.wire.handshakes import diagnose, look
+from fedora_vfl.wire.pieces import FRAME_BYTES, PIECE_BYTES
 from fedora_vfl.wire.tls import Credentials, Member
 from protos.fedora.v1.failure_pb2 import Failure
 
 # So long a connection may take to come up before somebody looks whether certificates are the reason.
 SECURED_SECONDS = 3.0
 HANDSHAKE_MS = 10_000
+IDLE_MS = 300_000
 # A job that names half a million ids is smaller. A party may answer far less, and the engine refuses it unread.
 LARGEST_CONTROL_BYTES = 64 * 1024 * 1024
-# An offer of five million ids of twenty letters is smaller, and so are twice the values of the largest batch.
+# An offer of five million ids of twenty letters is smaller, and so are twice the values of the largest batch. Such a
+# parcel comes in pieces, the first of which says how large it is; no message between parties is larger than a piece.
 LARGEST_EXCHANGE_BYTES = 128 * 1024 * 1024
 MOST_STREAMS = 64  # on one connection; a member needs a few
 
@@ -45,10 +48,10 @@ def options(silence: float, answer: float | None = None) -> list[tuple[str, int]
     """
     half = int(silence * 1000 / 2)
     return [
-        # A batch of embeddings, or a list of all sample ids, is one message. What is larger is not read: nobody can
-        # fill another's memory. A sender says itself what it may not send; see Link.
+        # What is larger is not read: nobody can fill another's memory. A sender says itself what it may not send; see
+        # Link.
         ("grpc.max_send_message_length", -1),
-        ("grpc.max_receive_message_length", LARGEST_EXCHANGE_BYTES if answer else LARGEST_CONTROL_BYTES),
+        ("grpc.max_receive_message_length", PIECE_BYTES + FRAME_BYTES if answer else LARGEST_CONTROL_BYTES),
         ("grpc.max_concurrent_streams", MOST_STREAMS),
         # gRPC's own threads answer pings: a member that computes for minutes is alive, and one that was stopped, or cut
         # off without a goodbye, is known to be gone after `silence`: half of it until the ping, half for its answer.
@@ -63,6 +66,8 @@ def options(silence: float, answer: float | None = None) -> list[tuple[str, int]
         ("grpc.http2.min_ping_interval_without_data_ms", max(half // 2, 1)),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", max(half // 2, 1)),
         ("grpc.http2.max_ping_strikes", 0),
+        # A connection over which nobody has anything under way does not stay for ever. (For servers.)
+        ("grpc.max_connection_idle_ms", IDLE_MS),
         # Whoever connects and says nothing does not keep its place for two minutes, as it would otherwise.
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
         # Two servers must not share a port in silence.

@@ -7,9 +7,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from fedora_vfl.errors import PartyError
+from fedora_vfl.errors import PartyError, TooLargeError
 from fedora_vfl.wire.channels import LARGEST_EXCHANGE_BYTES
 from fedora_vfl.wire.meter import Meter, Packed
+from fedora_vfl.wire.pieces import cut, is_piece, read_piece
 from fedora_vfl.wire.protocol import MOST_REQUESTED_IDS, is_name
 from fedora_vfl.wire.tensors import read_varint
 from protos.fedora.v1.control_pb2 import FromCoordinator, FromParty
@@ -24,10 +25,12 @@ Received = TypeVar("Received")
 READ_AHEAD = 8
 # And no more than this many bytes of them, so that a peer cannot fill the memory: four of the largest batches.
 READ_AHEAD_BYTES = 256 * 1024 * 1024
+HEAD_BYTES = 64  # that are kept of a message that was too large
 MOST_FIRST_BYTES = 16 * 1024  # of the message in which a caller says who it is
 # All that gRPC raises when a stream has ended in one way or another.
 BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 LAST_WRITE_SECONDS = 1.0
+CALLER = "a caller"  # who has not said its name yet
 
 
 class Stream(Protocol):
@@ -52,12 +55,19 @@ class Link(Generic[Sent, Received]):
         meter: Meter,
         pack: Callable[[Sent], Packed],
         unpack: Callable[[bytes], tuple[Received, Packed]],
+        in_pieces: bool = False,
     ) -> None:
-        self.me, self.peer, self.meter = me, peer, meter
+        """`in_pieces` is for links whose large messages are cut; both ends must agree."""
+        self.me, self.peer, self.meter, self._in_pieces = me, peer, meter, in_pieces
         self._stream, self._pack, self._unpack = stream, pack, unpack
         self._arrived: asyncio.Queue[bytes | PartyError] = asyncio.Queue(READ_AHEAD)
         self._waiting_bytes, self._room = 0, asyncio.Event()
         self._room.set()
+        self._due, self._wanted, self._asked = (
+            0,
+            False,
+            asyncio.Event(),
+        )  # bytes of a message; whether one is waited for
         self._writing: asyncio.Task[None] | None = None
         self._reader = asyncio.create_task(self._read_ahead())
 
@@ -89,11 +99,15 @@ class Link(Generic[Sent, Received]):
 
     async def receive(self, *, timeout: float | None = None, most: int | None = None) -> Received:
         """Return the next message; it must come within `timeout` seconds, and one over `most` bytes is not read."""
+        self._due, self._wanted = LARGEST_EXCHANGE_BYTES if most is None else most, True
+        self._asked.set()
         try:
             async with asyncio.timeout(timeout):
                 arrived = await self._arrived.get()
         except TimeoutError:
             raise self._silent(f"sent nothing for {timeout:g} s") from None
+        finally:
+            self._wanted = False
         if isinstance(arrived, PartyError):
             self._arrived.put_nowait(arrived)  # whoever asks next is told the same
             raise arrived
@@ -101,11 +115,11 @@ class Link(Generic[Sent, Received]):
         if self._waiting_bytes < READ_AHEAD_BYTES:
             self._room.set()
         if most is not None and len(arrived) > most:
-            raise PartyError(self.peer, f"sent {len(arrived)} bytes where at most {most} were due", Failure.PROTOCOL)
+            raise self._too_large(len(arrived), most, arrived)
         try:
             message, packed = self._unpack(arrived)
         except ValueError as error:
-            raise PartyError(self.peer, f"sent a message that cannot be read: it {error}", Failure.PROTOCOL) from None
+            raise self._unreadable(error) from None
         self.meter.count(self.peer, self.me, packed)
         return message
 
@@ -128,7 +142,8 @@ class Link(Generic[Sent, Received]):
 
     async def _write(self, data: bytes) -> None:
         try:
-            await self._stream.write(data)
+            for part in cut(data) if self._in_pieces else (data,):
+                await self._stream.write(part)
         except BROKEN:
             raise self._lost() from None
 
@@ -136,6 +151,8 @@ class Link(Generic[Sent, Received]):
         while True:
             await self._room.wait()
             data = await self._read()
+            if self._in_pieces and isinstance(data, bytes) and is_piece(data):
+                data = await self._read_on(data)
             await self._arrived.put(data)
             if not isinstance(data, bytes):
                 return
@@ -149,6 +166,34 @@ class Link(Generic[Sent, Received]):
         except BROKEN:
             data = grpc.aio.EOF
         return data if isinstance(data, bytes) else self._lost()
+
+    async def _read_on(self, first: bytes) -> bytes | PartyError:
+        """Return the message that a first piece belongs to, if so much is due; without that nothing more is read."""
+        try:
+            whole, part = read_piece(first)
+            while whole > self._due or whole > LARGEST_EXCHANGE_BYTES:
+                if self._wanted and self._arrived.empty():  # this is what the one who waits would get
+                    return self._too_large(whole, min(self._due, LARGEST_EXCHANGE_BYTES), part)
+                self._asked.clear()
+                await self._asked.wait()
+            gathered = bytearray(part)
+            while len(gathered) < whole:
+                data = await self._read()
+                if not isinstance(data, bytes):
+                    return data
+                of, part = read_piece(data) if is_piece(data) else (0, part)
+                if of != whole or len(gathered) + len(part) > whole:
+                    raise ValueError("is not the next piece of the last one")
+                gathered += part
+        except ValueError as error:
+            return self._unreadable(error)
+        return bytes(gathered)
+
+    def _too_large(self, size: int, most: int, message: bytes | memoryview) -> PartyError:
+        return TooLargeError(self.peer, f"sent {size} bytes where at most {most} were due", bytes(message[:HEAD_BYTES]))
+
+    def _unreadable(self, error: ValueError) -> PartyError:
+        return PartyError(self.peer, f"sent a message that cannot be read: it {error}", Failure.PROTOCOL)
 
     def _silent(self, reason: str) -> PartyError:
         return PartyError(self.peer, reason, Failure.SILENT)
@@ -173,19 +218,19 @@ async def read_first(
             data = await stream.read()
         if isinstance(data, bytes):
             if len(data) > MOST_FIRST_BYTES:
-                raise PartyError("a caller", f"sent {len(data)} bytes before it said who it is")
+                raise PartyError(CALLER, f"sent {len(data)} bytes before it said who it is")
             return unpack(data)
-        raise PartyError("a caller", "hung up without a word", Failure.LOST)
+        raise PartyError(CALLER, "hung up without a word", Failure.LOST)
     except TimeoutError:
-        raise PartyError("a caller", f"did not say who it is within {timeout:g} s", Failure.SILENT) from None
+        raise PartyError(CALLER, f"did not say who it is within {timeout:g} s", Failure.SILENT) from None
     except ValueError as error:
-        raise PartyError("a caller", f"sent a first message that cannot be read: it {error}") from None
+        raise PartyError(CALLER, f"sent a first message that cannot be read: it {error}") from None
 
 
 def check_named(name: str) -> None:
     """Refuse a caller that goes by something that is no name, before it is repeated anywhere."""
     if not is_name(name):
-        raise PartyError("a caller", "gave an invalid name")
+        raise PartyError(CALLER, "gave an invalid name")
 
 
 M = TypeVar("M", bound=Message)

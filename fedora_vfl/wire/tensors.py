@@ -44,6 +44,7 @@ class TensorParcel:
     rows: int
     width: int
     data: bytes | memoryview
+    agreed: int = 0  # with the first batch of a phase: a digest of the phase
 
 
 def pack(parcel: Parcel | TensorParcel) -> Packed:
@@ -86,14 +87,14 @@ def _pack_tensor(parcel: TensorParcel) -> Packed:
     header += Tensor(shape=(parcel.rows, parcel.width)).SerializeToString()
     if size:
         header += _tag(Tensor.DATA_FIELD_NUMBER, _BYTES) + _varint(size)
-    start = Parcel(phase=parcel.phase, step=parcel.step).SerializeToString()
+    start = Parcel(phase=parcel.phase, step=parcel.step, agreed=parcel.agreed).SerializeToString()
     start += _tag(FIELDS[parcel.kind], _BYTES) + _varint(len(header) + size)
     return Packed(b"".join((start, header, parcel.data)), parcel.kind, size)
 
 
 def _unpack_tensor(data: bytes) -> TensorParcel | None:
     """Walk the top-level fields; None where the parcel holds no tensor."""
-    phase = step = 0
+    phase = step = agreed = 0
     kind, tensor, others = None, None, 0
     at, end, fields = 0, len(data), 0
     while at < end:
@@ -108,6 +109,8 @@ def _unpack_tensor(data: bytes) -> TensorParcel | None:
                 phase = value
             elif field == Parcel.STEP_FIELD_NUMBER:
                 step = value
+        elif field == Parcel.AGREED_FIELD_NUMBER and wire_type == _FIXED64:
+            agreed, at = int.from_bytes(data[at : at + 8], "little"), at + 8
         elif field in KINDS and wire_type == _BYTES:
             length, at = read_varint(data, at)
             if tensor is not None:
@@ -123,7 +126,24 @@ def _unpack_tensor(data: bytes) -> TensorParcel | None:
         return None
     if others:
         raise MalformedError("holds a tensor and something else besides")
-    return TensorParcel(kind, phase, step, *tensor)
+    return TensorParcel(kind, phase, step, *tensor, agreed=agreed)
+
+
+def agreed_in(head: bytes) -> int | None:
+    """Return the digest of the phase that the beginning of a parcel holds; None if there is none to be seen."""
+    try:
+        at, fields = 0, 0
+        while fields < MOST_FIELDS:
+            tag, at = read_varint(head, at)
+            fields += 1
+            if tag == Parcel.AGREED_FIELD_NUMBER << 3 | _FIXED64:
+                return int.from_bytes(head[at : at + 8], "little") if len(head) >= at + 8 else None
+            if tag & 7 != _VARINT:
+                return None
+            _, at = read_varint(head, at)
+    except (IndexError, MalformedError):
+        pass
+    return None
 
 
 def _read_tensor(data: bytes, at: int, end: int) -> tuple[type[TensorEncoding], int, int, memoryview]:

@@ -20,13 +20,16 @@ class DualMessages:
     def __init__(self, end: PhaseEnd) -> None:
         self._end = end
 
-    async def agree(self, omega: float | None) -> float:
-        """Send every passive party the scalar form's Ω, or, given none, hear it from the active party."""
+    async def agree(self, omega: float | None, *, most: float) -> float:
+        """Send every passive party the scalar form's Ω, or, given none, hear it from the active party.
+
+        `most` is as far as the phase can have brought it.
+        """
         if omega is None:
             (dual,) = await self._receive()
-            if not math.isfinite(dual.omega) or dual.omega < 0:
+            if not 0 <= dual.omega <= most or not math.isfinite(dual.omega):
                 (link,) = self._end.links
-                raise PartyError(link.peer, f"sent {dual.omega} as dual variable; it should be finite and not negative")
+                raise PartyError(link.peer, f"sent {dual.omega:g} as dual variable; it should be from 0 to {most:g}")
             return dual.omega
         await self._send(Dual(omega=omega))
         return omega

@@ -17,6 +17,7 @@ from party.updates.dual_messages import DualMessages
 from party.updates.rule import PhaseEnd, Rule, RuleMemory
 from protos.fedora.v1 import phase_pb2
 
+MOST_CLASSES = 1_000_000
 NO_SUPPORT = 1e-5  # of a tensor's mean support: a value with less is held by nothing
 
 
@@ -87,6 +88,14 @@ class DualAscent(Rule):
         Ω = max(0.0, Ω + settings.sigma * (settings.gamma - loss))  # noqa: N806
         return min(Ω, settings.omega_max or math.inf)
 
+    def _most(self, end: PhaseEnd) -> float:
+        """Return the largest Ω that the ascent of a phase can lead to, which a party without labels can tell, too."""
+        least = 0.0  # of L_u; a cross-entropy is not negative
+        if end.phase.loss.WhichOneof("form") == "uncertainty":
+            samples = end.report.rows if end.phase.loss.reduction == phase_pb2.Loss.SUM else 1
+            least = -end.phase.loss.uncertainty.omega * samples * math.log(MOST_CLASSES)
+        return self.ascend(least) * (1 + 1e-6) + 1e-6
+
     def settle(self, omega: float | None) -> Dual:
         """Update the dual variable and the push; the scalar form is told its Ω."""
         g = [_gradient(θ) for θ in self.parameters]
@@ -114,7 +123,7 @@ class DualAscent(Rule):
         messages = DualMessages(end)
         if self.scalar:
             mine = self.ascend(unlearning_loss(end.phase, end.report)) if end.is_active else None
-            self.settle(await messages.agree(mine))
+            self.settle(await messages.agree(mine, most=self._most(end)))
         else:
             dual = self.settle(None)
             audited = dual.values if self.update.dual_ascent.audit else None

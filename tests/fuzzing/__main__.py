@@ -2,15 +2,18 @@
 
 python -m tests.fuzzing --target certificates --seconds 600 [--seed N] [--found FOLDER]
 python -m tests.fuzzing --service exchange --seconds 600 [--tls] [--seed N]
+python -m tests.fuzzing --hostile passive-1 --seconds 600 [--seed N]
 """
 
 import argparse
 import asyncio
 import importlib.util
 import tempfile
+from collections import Counter
 from pathlib import Path
 
-from tests.fuzzing.laying_out import laid_out
+from tests.fuzzing.laying_out import for_jobs, laid_out
+from tests.fuzzing.running import MEMBERS, attack
 from tests.fuzzing.services import SERVICES, fuzz, fuzz_party
 from tests.fuzzing.targets import TARGETS, try_mutations
 
@@ -22,6 +25,7 @@ def main() -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--target", choices=TARGETS, help="a reader, without processes; by coverage if there is atheris")
     what.add_argument("--service", choices=[*SERVICES, "party"], help="a member that runs")
+    what.add_argument("--hostile", choices=MEMBERS, help="a member that changes its messages in jobs that run")
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tls", action="store_true", help="show a member's certificate (not with party)")
@@ -29,6 +33,8 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.target:
         fuzz_target(asked.target, seconds=asked.seconds, seed=asked.seed, found=asked.found / asked.target)
+    elif asked.hostile:
+        attack_jobs(asked.hostile, seconds=asked.seconds, seed=asked.seed)
     else:
         fuzz_service(asked.service, seconds=asked.seconds, seed=asked.seed, tls=asked.tls)
 
@@ -42,6 +48,19 @@ def fuzz_target(name: str, *, seconds: float, seed: int, found: Path) -> None:
     else:
         count = try_mutations(name, seed=seed, seconds=seconds)
         print(f"{count} inputs to {name}, which kept its promises (without coverage: atheris is not installed)")
+
+
+def attack_jobs(hostile: str, *, seconds: float, seed: int) -> None:
+    """Run jobs with a hostile member."""
+    with tempfile.TemporaryDirectory() as folder:
+        federation = for_jobs(Path(folder))
+        found = asyncio.run(attack(Path(folder) / "run", federation, hostile, seconds=seconds, seed=seed))
+    for sentence, times in Counter(found.failures).most_common():
+        print(f"{times:5} × {sentence}")
+    print(f"{found.finished} jobs finished, {len(found.failures)} failed; longest wait {found.longest_wait:.2f} s")
+    print(f"growth in bytes: {found.growth}; the same result afterwards: {found.same_result}")
+    for wrong in (*found.misplaced, *found.unforeseen):
+        print(f"WRONG: {wrong}")
 
 
 def fuzz_service(name: str, *, seconds: float, seed: int, tls: bool) -> None:

@@ -47,6 +47,13 @@ def mutated(service: str, seed: int, *, pieces: tuple[bytes, ...] = ()) -> Itera
         yield data
 
 
+def changed(data: bytes, draw: Random) -> bytes:
+    """Change a message that a member was about to send in one to four places."""
+    for _ in range(draw.randint(1, 4)):
+        data = _changed(data, draw, [data], PIECES)[:LARGEST]
+    return data
+
+
 def _changed(data: bytes, draw: Random, whole: list[bytes], pieces: tuple[bytes, ...]) -> bytes:
     """Make one change."""
     at, to = sorted(draw.randint(0, len(data)) for _ in range(2))

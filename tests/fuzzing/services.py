@@ -16,6 +16,7 @@ from fedora_vfl.settings.federation import Federation
 from fedora_vfl.wire.channels import Secured, dial, path
 from fedora_vfl.wire.protocol import COORDINATOR, PROTOCOL, VERSION
 from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Credentials, Member
+from party import process as party_process
 from party.process import JOIN, PartyProcess
 from party.settings import load_party
 from protos.fedora.v1 import control_pb2, exchange_pb2
@@ -120,13 +121,13 @@ async def fuzz(service: str, folder: Path, federation: Federation, *, seconds: f
         ):
             await channel.channel_ready()
             await asking.channel_ready()
-            before = _memory(process.pid)
+            before = memory(process.pid)
             ends = time.monotonic() + seconds
             watch = asyncio.create_task(_watch(asking, ends, outcome))
             workers = [asyncio.create_task(_work(one, channel, messages, ends, outcome)) for _ in range(AT_ONCE)]
             await asyncio.gather(watch, *workers)
             assert process.returncode is None, f"{one.server} has ended"
-            outcome.growth = _memory(process.pid) - before
+            outcome.growth = memory(process.pid) - before
     return outcome
 
 
@@ -146,7 +147,7 @@ async def _watch(channel: grpc.aio.Channel, ends: float, outcome: Outcome) -> No
         outcome.longest_wait = max(outcome.longest_wait, time.monotonic() - began)
 
 
-def _memory(process: int) -> int:
+def memory(process: int) -> int:
     """Return the bytes of memory that a process holds."""
     pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * 4096
@@ -170,6 +171,7 @@ async def fuzz_party(folder: Path, party: str, *, seconds: float, seed: int) -> 
                 if not isinstance(answer, bytes):
                     return  # it has hung up
 
+    vars(party_process)["REJOIN_SECONDS"] = 0.0  # whatever it takes amiss, it comes back at once
     settings, federation = load_party(folder / "parties" / f"{party}.yaml")
     async with _served(federation.coordinator.address, serve):
         ends = time.monotonic() + seconds

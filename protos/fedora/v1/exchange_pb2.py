@@ -26,7 +26,7 @@ from protos.fedora.v1 import tensor_pb2 as protos_dot_fedora_dot_v1_dot_tensor__
 from protos.fedora.v1 import failure_pb2 as protos_dot_fedora_dot_v1_dot_failure__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fprotos/fedora/v1/exchange.proto\x12\tfedora.v1\x1a\x1dprotos/fedora/v1/tensor.proto\x1a\x1eprotos/fedora/v1/failure.proto\"\xdb\x02\n\x06Parcel\x12\r\n\x05phase\x18\x01 \x01(\r\x12\x0c\n\x04step\x18\x02 \x01(\r\x12\'\n\x08greeting\x18\x03 \x01(\x0b\x32\x13.fedora.v1.GreetingH\x00\x12!\n\x05offer\x18\x04 \x01(\x0b\x32\x10.fedora.v1.OfferH\x00\x12!\n\x05order\x18\x05 \x01(\x0b\x32\x10.fedora.v1.OrderH\x00\x12\x1f\n\x04\x64ual\x18\x06 \x01(\x0b\x32\x0f.fedora.v1.DualH\x00\x12%\n\x07\x66\x61ilure\x18\x07 \x01(\x0b\x32\x12.fedora.v1.FailureH\x00\x12#\n\x06\x66orget\x18\x08 \x01(\x0b\x32\x11.fedora.v1.ForgetH\x00\x12&\n\tembedding\x18\x0e \x01(\x0b\x32\x11.fedora.v1.TensorH\x00\x12%\n\x08gradient\x18\x0f \x01(\x0b\x32\x11.fedora.v1.TensorH\x00\x42\t\n\x07\x63ontent\"8\n\x08Greeting\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\r\n\x05party\x18\x02 \x01(\t\x12\x0b\n\x03job\x18\x03 \x01(\t\"\x14\n\x05Offer\x12\x0b\n\x03ids\x18\x01 \x03(\t\"G\n\x05Order\x12\r\n\x05train\x18\x01 \x03(\t\x12\x12\n\nvalidation\x18\x02 \x03(\t\x12\x0c\n\x04test\x18\x03 \x03(\t\x12\r\n\x05probe\x18\x04 \x03(\t\"&\n\x06\x46orget\x12\x0c\n\x04rows\x18\x01 \x03(\r\x12\x0e\n\x06secret\x18\x02 \x01(\x0c\"o\n\x04\x44ual\x12\x0c\n\x04norm\x18\x01 \x01(\x01\x12\x0f\n\x07largest\x18\x02 \x01(\x01\x12\x16\n\x0epositive_share\x18\x03 \x01(\x01\x12!\n\x06values\x18\x04 \x03(\x0b\x32\x11.fedora.v1.Tensor\x12\r\n\x05omega\x18\x05 \x01(\x01\x32<\n\x08\x45xchange\x12\x30\n\x04Open\x12\x11.fedora.v1.Parcel\x1a\x11.fedora.v1.Parcel(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fprotos/fedora/v1/exchange.proto\x12\tfedora.v1\x1a\x1dprotos/fedora/v1/tensor.proto\x1a\x1eprotos/fedora/v1/failure.proto\"\x8e\x03\n\x06Parcel\x12\r\n\x05phase\x18\x01 \x01(\r\x12\x0c\n\x04step\x18\x02 \x01(\r\x12\'\n\x08greeting\x18\x03 \x01(\x0b\x32\x13.fedora.v1.GreetingH\x00\x12!\n\x05offer\x18\x04 \x01(\x0b\x32\x10.fedora.v1.OfferH\x00\x12!\n\x05order\x18\x05 \x01(\x0b\x32\x10.fedora.v1.OrderH\x00\x12\x1f\n\x04\x64ual\x18\x06 \x01(\x0b\x32\x0f.fedora.v1.DualH\x00\x12%\n\x07\x66\x61ilure\x18\x07 \x01(\x0b\x32\x12.fedora.v1.FailureH\x00\x12#\n\x06\x66orget\x18\x08 \x01(\x0b\x32\x11.fedora.v1.ForgetH\x00\x12!\n\x05piece\x18\t \x01(\x0b\x32\x10.fedora.v1.PieceH\x00\x12&\n\tembedding\x18\x0e \x01(\x0b\x32\x11.fedora.v1.TensorH\x00\x12%\n\x08gradient\x18\x0f \x01(\x0b\x32\x11.fedora.v1.TensorH\x00\x12\x0e\n\x06\x61greed\x18\n \x01(\x06\x42\t\n\x07\x63ontent\"!\n\x05Piece\x12\n\n\x02of\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"8\n\x08Greeting\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\r\n\x05party\x18\x02 \x01(\t\x12\x0b\n\x03job\x18\x03 \x01(\t\"\x14\n\x05Offer\x12\x0b\n\x03ids\x18\x01 \x03(\t\"G\n\x05Order\x12\r\n\x05train\x18\x01 \x03(\t\x12\x12\n\nvalidation\x18\x02 \x03(\t\x12\x0c\n\x04test\x18\x03 \x03(\t\x12\r\n\x05probe\x18\x04 \x03(\t\"&\n\x06\x46orget\x12\x0c\n\x04rows\x18\x01 \x03(\r\x12\x0e\n\x06secret\x18\x02 \x01(\x0c\"o\n\x04\x44ual\x12\x0c\n\x04norm\x18\x01 \x01(\x01\x12\x0f\n\x07largest\x18\x02 \x01(\x01\x12\x16\n\x0epositive_share\x18\x03 \x01(\x01\x12!\n\x06values\x18\x04 \x03(\x0b\x32\x11.fedora.v1.Tensor\x12\r\n\x05omega\x18\x05 \x01(\x01\x32<\n\x08\x45xchange\x12\x30\n\x04Open\x12\x11.fedora.v1.Parcel\x1a\x11.fedora.v1.Parcel(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,17 +34,19 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.fedora.v1.exchange_p
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PARCEL']._serialized_start=110
-  _globals['_PARCEL']._serialized_end=457
-  _globals['_GREETING']._serialized_start=459
-  _globals['_GREETING']._serialized_end=515
-  _globals['_OFFER']._serialized_start=517
-  _globals['_OFFER']._serialized_end=537
-  _globals['_ORDER']._serialized_start=539
-  _globals['_ORDER']._serialized_end=610
-  _globals['_FORGET']._serialized_start=612
-  _globals['_FORGET']._serialized_end=650
-  _globals['_DUAL']._serialized_start=652
-  _globals['_DUAL']._serialized_end=763
-  _globals['_EXCHANGE']._serialized_start=765
-  _globals['_EXCHANGE']._serialized_end=825
+  _globals['_PARCEL']._serialized_end=508
+  _globals['_PIECE']._serialized_start=510
+  _globals['_PIECE']._serialized_end=543
+  _globals['_GREETING']._serialized_start=545
+  _globals['_GREETING']._serialized_end=601
+  _globals['_OFFER']._serialized_start=603
+  _globals['_OFFER']._serialized_end=623
+  _globals['_ORDER']._serialized_start=625
+  _globals['_ORDER']._serialized_end=696
+  _globals['_FORGET']._serialized_start=698
+  _globals['_FORGET']._serialized_end=736
+  _globals['_DUAL']._serialized_start=738
+  _globals['_DUAL']._serialized_end=849
+  _globals['_EXCHANGE']._serialized_start=851
+  _globals['_EXCHANGE']._serialized_end=911
 # @@protoc_insertion_point(module_scope)

@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Parcel(_message.Message):
-    __slots__ = ("phase", "step", "greeting", "offer", "order", "dual", "failure", "forget", "embedding", "gradient")
+    __slots__ = ("phase", "step", "greeting", "offer", "order", "dual", "failure", "forget", "piece", "embedding", "gradient", "agreed")
     PHASE_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     GREETING_FIELD_NUMBER: _ClassVar[int]
@@ -18,8 +18,10 @@ class Parcel(_message.Message):
     DUAL_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     FORGET_FIELD_NUMBER: _ClassVar[int]
+    PIECE_FIELD_NUMBER: _ClassVar[int]
     EMBEDDING_FIELD_NUMBER: _ClassVar[int]
     GRADIENT_FIELD_NUMBER: _ClassVar[int]
+    AGREED_FIELD_NUMBER: _ClassVar[int]
     phase: int
     step: int
     greeting: Greeting
@@ -28,9 +30,19 @@ class Parcel(_message.Message):
     dual: Dual
     failure: _failure_pb2.Failure
     forget: Forget
+    piece: Piece
     embedding: _tensor_pb2.Tensor
     gradient: _tensor_pb2.Tensor
-    def __init__(self, phase: _Optional[int] = ..., step: _Optional[int] = ..., greeting: _Optional[_Union[Greeting, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., order: _Optional[_Union[Order, _Mapping]] = ..., dual: _Optional[_Union[Dual, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., embedding: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., gradient: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...
+    agreed: int
+    def __init__(self, phase: _Optional[int] = ..., step: _Optional[int] = ..., greeting: _Optional[_Union[Greeting, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., order: _Optional[_Union[Order, _Mapping]] = ..., dual: _Optional[_Union[Dual, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., piece: _Optional[_Union[Piece, _Mapping]] = ..., embedding: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., gradient: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., agreed: _Optional[int] = ...) -> None: ...
+
+class Piece(_message.Message):
+    __slots__ = ("of", "data")
+    OF_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    of: int
+    data: bytes
+    def __init__(self, of: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class Greeting(_message.Message):
     __slots__ = ("protocol", "party", "job")

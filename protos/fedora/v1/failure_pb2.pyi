@@ -6,7 +6,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Failure(_message.Message):
-    __slots__ = ("kind", "culprit", "reason")
+    __slots__ = ("kind", "culprit", "reason", "other")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         UNSPECIFIED: _ClassVar[Failure.Kind]
@@ -20,6 +20,7 @@ class Failure(_message.Message):
         INTERNAL: _ClassVar[Failure.Kind]
         CERTIFICATE: _ClassVar[Failure.Kind]
         LEFT: _ClassVar[Failure.Kind]
+        DIVERGED: _ClassVar[Failure.Kind]
         TAKEN: _ClassVar[Failure.Kind]
     UNSPECIFIED: Failure.Kind
     SETTINGS: Failure.Kind
@@ -32,11 +33,14 @@ class Failure(_message.Message):
     INTERNAL: Failure.Kind
     CERTIFICATE: Failure.Kind
     LEFT: Failure.Kind
+    DIVERGED: Failure.Kind
     TAKEN: Failure.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     CULPRIT_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    OTHER_FIELD_NUMBER: _ClassVar[int]
     kind: Failure.Kind
     culprit: str
     reason: str
-    def __init__(self, kind: _Optional[_Union[Failure.Kind, str]] = ..., culprit: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    other: str
+    def __init__(self, kind: _Optional[_Union[Failure.Kind, str]] = ..., culprit: _Optional[str] = ..., reason: _Optional[str] = ..., other: _Optional[str] = ...) -> None: ...
