@@ -160,6 +160,27 @@ def paper(
 
 
 @app.command()
+def inputs(
+    data_set: Annotated[str, typer.Option(help="The one data set to search on.")] = "digits",
+    preset: Annotated[Preset, typer.Option(help="Its size.")] = Preset.SMALL,
+    trials: Annotated[int, typer.Option(min=1, max=1000, help="Inputs to draw; more of them go on from fewer.")] = 40,
+    data: Annotated[Path | None, typer.Option(help="Folder with the image data sets.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for trials, which are never run twice.")] = Path("runs/inputs"),
+) -> None:
+    """Search, on one data set, for inputs of FedORA with the paper's steps, which the paper does not give.
+
+    Trials are drawn at random and ranked by their distance from Retrain (test accuracy, unlearning accuracy, honest
+    AUC). Stopped at any moment, the same command goes on where it was.
+    """
+    from fedora_vfl.bench.paper.search import search
+    from fedora_vfl.process.lifecycle import run_until_done
+
+    console = Console(highlight=False)
+    if code := run_until_done(search(data_set, preset.value, trials, data, out, console)):
+        sys.exit(code)
+
+
+@app.command()
 def comms(
     out: Annotated[
         Path, typer.Option(help="Folder for points, which are never measured twice, and the report.")
