@@ -21,12 +21,18 @@ def main() -> int:
         "--method", dest="plugin", type=Path, action="append", metavar="FILE.py", help="another name of --plugin"
     )
     parser.add_argument("--certificates", type=Path, metavar="DIR", help="the coordinator's folder of certificates")
+    parser.add_argument(
+        "--jobs",
+        type=Path,
+        metavar="DIR",
+        help="the folder that jobs are kept in (keys/coordinator beside the federation file)",
+    )
     options = parser.parse_args()
     begin(options)
     set_member(COORDINATOR)
     from coordinator.serving import serve  # after `begin`, which says how gRPC is to speak
 
-    work = serve(options.config, options.listen, options.plugin, options.certificates, options.metrics)
+    work = serve(options.config, options.listen, options.plugin, options.certificates, options.metrics, options.jobs)
     return run_until_done(work, ends_within=ENDS_WITHIN_SECONDS)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from coordinator.agreement import agreed
 from coordinator.blame import all_done, heard_from
-from coordinator.cost import CostModel
+from coordinator.cost import CostModel, predict_alignment
 from coordinator.history import PhaseRecord, record
 from coordinator.ledger import Ledger
 from coordinator.methods import Method, PhaseOutcome, R, Rollback
@@ -18,6 +18,7 @@ from coordinator.metrics import CoordinatorMetrics
 from coordinator.one_request import check_one_set
 from coordinator.reports import (
     PhaseProgress,
+    SetupProgress,
     check_digest,
     check_figures,
     check_left_out,
@@ -59,7 +60,7 @@ from protos.fedora.v1.control_pb2 import (
 )
 from protos.fedora.v1.control_pb2 import Rollback as RollbackMessage
 from protos.fedora.v1.meter_pb2 import Reading
-from protos.fedora.v1.phase_pb2 import Phase, Samples
+from protos.fedora.v1.phase_pb2 import Phase, Progress, Samples
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +88,10 @@ class Engine:
         self._phases = 0
         self._cost: CostModel | None = None
         self.predicted: dict[str, int] = {}  # bytes by name of phase
+        self.predicted_alignment = 0  # bytes of masked ids and what belongs to them
         self.seconds: dict[str, float] = {}  # by name of phase
         self.history: list[PhaseRecord] = []
+        self._aligning = False  # whether those who follow the job have been told that it begins with a long alignment
         self._heard: dict[str, float] = {}  # when each party last sent something
         self.privacy: dict[str, dict[str, Any]] = {}  # by party: what its noise amounts to
         self.identity = ""  # of the training that made the current model
@@ -100,7 +103,10 @@ class Engine:
         logs.in_job(setup.job)
         log.info("a job begins")
         answers = await self._ask(
-            FromCoordinator(setup=setup), "ready", timeout=self._federation.deadlines.setup + GRACE_SECONDS
+            FromCoordinator(setup=setup),
+            "ready",
+            timeout=self._federation.deadlines.setup + GRACE_SECONDS,
+            progress=SetupProgress(),
         )
         ready = {name: answer.ready for name, answer in answers.items()}
         active = ready[self._active]
@@ -116,13 +122,16 @@ class Engine:
             Samples.PROBE: active.probe,
             Samples.REMAINING: active.train,
         }
+        self.predicted_alignment = predict_alignment(ready, active=self._active)
         self._cost = CostModel(self.rows, active.embedding, encoding_named(setup.encoding), len(setup.passive))
         return ready
 
     async def request(self, request: Request) -> Accepted:
         """Have the active party find the rows that a request means and tell the others."""
-        # Only the active party is told what the rows have in common; of pending requests each finds the rows itself.
-        others = Request(pending=request.pending) if request.HasField("pending") else Request()
+        # Only the active party is told what the rows have in common; of pending requests each finds the rows itself, of
+        # one that was handed in at a party, that party.
+        each_finds = request.HasField("pending") or request.HasField("request")
+        others = request if each_finds else Request()
         messages = {connection.name: FromCoordinator(request=others) for connection in self._connections}
         messages[self._active] = FromCoordinator(request=request)
         timeout = self._federation.deadlines.setup + GRACE_SECONDS
@@ -211,7 +220,7 @@ class Engine:
         }
         books: dict[str, list[Reading]] = {name: list(one.readings.readings) for name, one in answers.items()}
         books[COORDINATOR] = [one for connection in self._connections for one in connection.meter.close()]
-        ledger = Ledger.reconcile({**books}, self.predicted)
+        ledger = Ledger.reconcile({**books}, self.predicted, alignment=self.predicted_alignment)
         ledger.check_prediction()
         return ledger
 
@@ -319,7 +328,7 @@ class Engine:
         answer: str,
         *,
         timeout: float | None,
-        progress: PhaseProgress | None = None,
+        progress: PhaseProgress | SetupProgress | None = None,
     ) -> dict[str, FromParty]:
         """Send every party the same message, or some their own, and return their answers.
 
@@ -347,7 +356,7 @@ class Engine:
         message: FromCoordinator,
         answer: str,
         timeout: float | None,
-        progress: PhaseProgress | None,
+        progress: PhaseProgress | SetupProgress | None,
     ) -> FromParty:
         most = MOST_BOOK_BYTES * (self._phases + 1) if answer == "readings" else MOST_ANSWER_BYTES
         await connection.link.send(message, timeout=self._federation.deadlines.step)
@@ -357,13 +366,23 @@ class Engine:
                 case "progress" if progress:
                     progress.check(connection.name, one.progress)
                     self._heard[connection.name] = time.monotonic()
-                    await self._tell(Event(progress=one.progress))
+                    await self._show(connection.name, one.progress)
                 case "failure":
                     raise heard_from(connection.name, one.failure, active=self._active)
                 case content if content == answer:
                     return one
                 case other:
                     raise PartyError(connection.name, f"answered with {other} where {answer} was due")
+
+    async def _show(self, party: str, progress: Progress) -> None:
+        """Pass progress on; of an alignment, in which every party has its own, that of the active one."""
+        if progress.phase:
+            await self._tell(Event(progress=progress))
+        elif party == self._active:
+            if not self._aligning:
+                self._aligning = True
+                await self._tell(Event(started=PhaseStarted(name="alignment", round=1, of_rounds=1)))
+            await self._tell(Event(progress=progress))
 
 
 def _privacy(told: Privacy) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Evaluate(Settings):
 
 
 class Forget(Settings):
-    """Who asks to be forgotten: rows by id, a share of some classes, some at random, or those of pending requests."""
+    """Who asks to be forgotten: rows by id, of some classes, some at random, those of pending or handed-in requests."""
 
     # A list, or a file with one id per line.
     ids: Annotated[list[str], Field(max_length=MOST_REQUESTED_IDS)] | str | None = None
@@ -47,6 +47,7 @@ class Forget(Settings):
     percent: Annotated[float, Field(gt=0, le=100)] | None = None  # of each class; 100 unless told
     samples: PositiveInt | None = None
     pending: Literal[True] | None = None  # the rows of earlier requests that the model `from` has not honoured
+    request: ModelName | None = None  # the name of a request that was handed in at a party: `fedora request`
 
     @field_validator("classes", mode="before")
     @classmethod
@@ -78,7 +79,8 @@ class Forget(Settings):
         given = [name for name in KINDS if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(
-                f"wants one of `ids`, `classes`, `samples` and `pending`, and has {' and '.join(given) or 'none'}"
+                "wants one of `ids`, `classes`, `samples`, `pending` and `request`, "
+                f"and has {' and '.join(given) or 'none'}"
             )
         if self.percent is not None and self.classes is None:
             raise ValueError("`percent` is a share of `classes`, which are not given")

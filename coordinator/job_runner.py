@@ -4,7 +4,6 @@ import json
 import re
 import secrets
 import time
-import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -33,7 +32,7 @@ from fedora_vfl.settings.files import parse
 from fedora_vfl.settings.model import MODEL_NAME
 from fedora_vfl.signing import SigningKey, canonical
 from fedora_vfl.wire.protocol import VERSION
-from protos.fedora.v1.control_pb2 import Classes, Ids, Pending, Ready, Request, Result, Setup, Statement
+from protos.fedora.v1.control_pb2 import Classes, Handed, Ids, Pending, Ready, Request, Result, Setup, Statement
 from protos.fedora.v1.phase_pb2 import Samples
 
 Say = Callable[[str], Awaitable[None]]
@@ -64,12 +63,20 @@ class JobRunner:
     """One job from beginning to end."""
 
     def __init__(
-        self, job: Job, engine: Engine, federation: Federation, key: SigningKey, say: Say, *, submitted_by: str = ""
+        self,
+        job: Job,
+        engine: Engine,
+        federation: Federation,
+        key: SigningKey,
+        say: Say,
+        *,
+        number: str,
+        submitted_by: str = "",
     ) -> None:
-        """`submitted_by` is the operator whose certificate the job came with; parties go by it."""
+        """`number` is the job's id; `submitted_by` is whose certificate it came with: parties go by both."""
         self._submitted_by = submitted_by
         self._job, self._engine, self._federation, self._key, self._say = job, engine, federation, key, say
-        self._number = uuid.uuid4().hex
+        self._number = number
         self._models: dict[str, ModelRecord] = {}
         self._dropping = False  # whether parties may have dropped the rows
         self._requests = [self._number]  # to forget, each by the job that brought it
@@ -115,6 +122,7 @@ class JobRunner:
             seed=job.seed,
             passive=self._federation.passive,
             alignment=self._federation.alignment,
+            matching=self._federation.matching.model_dump_json(),
             model=job.model.model_dump_json() if job.model else "",
             encoding=job.wire.encoding,
             load=job.train.load or "",
@@ -332,6 +340,8 @@ def _message(forget: Forget, *, seed: int, pending: list[str]) -> Request:
         request.samples = forget.samples
     elif forget.pending:
         request.pending.CopyFrom(Pending(jobs=pending))
+    elif forget.request is not None:
+        request.request.CopyFrom(Handed(name=forget.request))
     elif isinstance(forget.ids, list):
         request.ids.CopyFrom(Ids(ids=forget.ids))
     else:

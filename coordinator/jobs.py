@@ -1,151 +1,307 @@
-"""Jobs: taken from a user, one at a time, run with all parties, followed by the user to the end."""
+"""The user's side of the coordinator: who sees which jobs, and what each question about them is answered."""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 import grpc
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import DecodeError
 
-from coordinator.engine import Engine
-from coordinator.job import Job
-from coordinator.job_runner import JobRunner
-from coordinator.metrics import FINISHED, GIVEN_UP, REFUSED, STOPPED, CoordinatorMetrics, failed
-from coordinator.roster import Roster
-from fedora_vfl.errors import FedoraError, PartyError, in_one_line, to_failure
-from fedora_vfl.process import logs
-from fedora_vfl.process.exhaustion import exhausted
-from fedora_vfl.process.logs import discreet, unexpected
-from fedora_vfl.settings.federation import Federation
-from fedora_vfl.settings.files import parse
-from fedora_vfl.signing import SigningKey
+from coordinator.metrics import CoordinatorMetrics
+from coordinator.queue import JobQueue, unforeseen, without_ids
+from coordinator.store import State, Store, StoredJob, Told
+from fedora_vfl.errors import FedoraError, PartyError, SettingsError, from_failure, in_one_line, to_failure
+from fedora_vfl.process.logs import discreet
 from fedora_vfl.wire.protocol import COORDINATOR, check_protocol
 from fedora_vfl.wire.tls import caller
-from protos.fedora.v1.control_pb2 import DESCRIPTOR, Event, Result
+from protos.fedora.v1.control_pb2 import (
+    DESCRIPTOR,
+    Cancelled,
+    Event,
+    Fetched,
+    Following,
+    Happening,
+    JobDescription,
+    JobList,
+    JobName,
+    JobSummary,
+    Listing,
+    PhaseFinished,
+    PhaseHappening,
+    Pruned,
+    Pruning,
+    Submitted,
+)
 from protos.fedora.v1.control_pb2 import Job as JobMessage
-from protos.fedora.v1.failure_pb2 import Failure
 
-SUBMIT = DESCRIPTOR.services_by_name["Jobs"].methods_by_name["Submit"]
+METHODS: dict[str, MethodDescriptor] = dict(DESCRIPTOR.services_by_name["Jobs"].methods_by_name)
 
-# How long the parties of a job may take to let go of it when the coordinator is stopped.
-STOP_SECONDS = 2.0
+LEAST_LETTERS = 4  # of an id's beginning: fewer are mistyped too easily
+MOST_HAPPENINGS = 20_000  # that are shown; the last ones
+TOKEN_BYTES = range(8, 65)
 
 log = logging.getLogger(__name__)
 
+Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class Message(Protocol):
+    """What is common to all messages."""
+
+    def SerializeToString(self) -> bytes:  # noqa: N802
+        """Return the bytes."""
+
+
+Request = TypeVar("Request")
+
 
 class Jobs:
-    """The user's side of the coordinator."""
+    """Answers what users ask.
 
-    def __init__(self, federation: Federation, roster: Roster, key: SigningKey, metrics: CoordinatorMetrics) -> None:
-        self._federation, self._roster, self._key, self._metrics = federation, roster, key, metrics
-        self._busy = False
-        self._stopping = False
-        self._works: dict[asyncio.Task[None], asyncio.Queue[Event]] = {}  # with what their users are told
+    An operator sees the jobs that came with a certificate of the same name, and no others: to everybody else they are
+    not there, and nobody learns whether they are. Whoever has the coordinator's own certificate could read its disk,
+    and sees all. Without certificates there is one user.
+    """
 
-    async def submit(self, request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
-        """Run a job and stream what happens; the job is cancelled when the user hangs up."""
-        events: asyncio.Queue[Event] = asyncio.Queue()
-        work = asyncio.create_task(self._work(request, events, shown.name if (shown := caller(context)) else ""))
-        self._works[work] = events
-        work.add_done_callback(self._works.pop)
-        try:
-            while True:
-                event = await events.get()
-                yield event.SerializeToString()
-                if event.WhichOneof("content") in ("failure", "result"):
-                    return
-        finally:
-            if not work.done() and not self._stopping:
-                log.warning("the user hung up; the job is cancelled")
-                work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
+    def __init__(self, store: Store, queue: JobQueue, metrics: CoordinatorMetrics) -> None:
+        self._store, self._queue, self._metrics = store, queue, metrics
 
-    async def stop(self) -> None:
-        """Give up the job that runs, with a sentence to its user, and let its parties go; take no other."""
-        self._stopping = True
-        works = dict(self._works)
-        for work, events in works.items():
-            # Told before the parties are let go, which may take longer than there is time.
-            events.put_nowait(Event(failure=to_failure(_stopped(), reporter="")))
-            work.cancel()
-        if works:
-            await asyncio.wait(works, timeout=STOP_SECONDS)
+    def handlers(self) -> "dict[MethodDescriptor, grpc.RpcMethodHandler[Any, Any]]":
+        """Return the methods of the service, for a server to listen for."""
+        unary = {
+            "Submit": self._answering(JobMessage, self._submit, Submitted),
+            "List": self._answering(Listing, self._list, JobList),
+            "Show": self._answering(JobName, self._show, JobDescription),
+            "Cancel": self._answering(JobName, self._cancel, Cancelled),
+            "Fetch": self._answering(JobName, self._fetch, Fetched),
+            "Prune": self._answering(Pruning, self._prune, Pruned),
+        }
+        handlers: dict[MethodDescriptor, grpc.RpcMethodHandler[Any, Any]] = {
+            METHODS[name]: grpc.unary_unary_rpc_method_handler(one) for name, one in unary.items()
+        }
+        return {**handlers, METHODS["Follow"]: grpc.unary_stream_rpc_method_handler(self._follow)}
 
-    async def _work(self, request: bytes, events: asyncio.Queue[Event], submitted_by: str) -> None:
-        """Run a job; its last event says how it ended."""
-        outcome = REFUSED
-        try:
-            if self._stopping:
-                raise _stopped()
-            message = _read(request)
-            check_protocol(message.protocol, peer="the command line")
-            if self._busy:
-                raise PartyError(COORDINATOR, "is busy with another job: try again when it has ended")
-            self._busy = True
+    def _answering(
+        self,
+        form: type[Request],
+        answer: Callable[[Request, "Asker"], Awaitable[Message]],
+        failed: Callable[..., Message],
+    ) -> Callable[[bytes, Context], Awaitable[bytes]]:
+        """Return a method that reads its question, and answers with a failure where there is one."""
+
+        async def method(request: bytes, context: Context) -> bytes:
             try:
-                # In a thread: a job may name half a million people, and others must not wait meanwhile.
-                job = await asyncio.to_thread(parse, message.settings, Job, origin=in_one_line(message.origin))
-                outcome = GIVEN_UP
-                self._metrics.job_began()
-                last = Event(result=await self._run(job, events, submitted_by))
-                outcome = FINISHED
-            finally:
-                self._busy = False
-        except FedoraError as error:
-            log.error("%s", discreet(error))
-            last = Event(failure=to_failure(error, reporter=""))
-            outcome = outcome if outcome == REFUSED else failed(error.kind)
-        except Exception as error:
-            log.error("%s", unexpected(error))
-            missing = exhausted(error)
-            kind = Failure.DATA if missing else Failure.INTERNAL
-            outcome = failed(kind)
-            reason = missing or f"failed with an unexpected {type(error).__name__}: {error}"
-            last = Event(failure=Failure(kind=kind, culprit=COORDINATOR, reason=reason))
-        finally:
-            self._note(STOPPED if outcome == GIVEN_UP and self._stopping else outcome)
-        await events.put(last)
+                return (await answer(_read(form, request), Asker.of(context))).SerializeToString()
+            except FedoraError as error:
+                log.warning("refused a question about jobs: %s", discreet(error))
+                return failed(failure=to_failure(error, reporter="")).SerializeToString()
+            except Exception as error:
+                return failed(failure=unforeseen(error)).SerializeToString()
 
-    def _note(self, outcome: str) -> None:
-        """Let those who look at the coordinator know how a job went."""
-        if outcome == REFUSED:
-            self._metrics.job_refused()
-            return
-        log.info("the job has ended: %s", outcome)
-        self._metrics.job_ended(outcome)
-        logs.in_job("")
+        return method
 
-    async def _run(self, job: Job, events: asyncio.Queue[Event], submitted_by: str) -> Result:
-        """Wait for all parties, then do what the job asks for."""
-        if missing := self._roster.missing():
-            await events.put(Event(note=f"waiting for {', '.join(missing)}"))
-
-        async def say(note: str) -> None:
-            await events.put(Event(note=note))
-
-        engine = Engine(self._federation, await self._roster.complete(), events.put, self._metrics)
-        reason = "the job was stopped"
+    async def _submit(self, message: JobMessage, asker: "Asker") -> Submitted:
+        """Put a job into the queue."""
         try:
-            runner = JobRunner(job, engine, self._federation, self._key, say, submitted_by=submitted_by)
-            outcome = await runner.run()
-            reason = ""
-            return outcome
+            check_protocol(message.protocol, peer="the command line")
+            if len(message.token) not in TOKEN_BYTES:
+                raise PartyError(
+                    "the command line", f"sent a job without a token of at least {TOKEN_BYTES.start} bytes"
+                )
+            id, waiting = await self._queue.submit(
+                token=message.token,
+                submitted_by=asker.name,
+                origin=in_one_line(message.origin),
+                settings=message.settings,
+            )
+        except FedoraError:
+            self._metrics.job_refused()
+            raise
+        return Submitted(id=id, waiting=waiting)
+
+    async def _follow(self, request: bytes, context: Context) -> AsyncIterator[bytes]:
+        """Stream what happens in a job, from the event that the caller has not seen to the last."""
+        try:
+            following = _read(Following, request)
+            job = await self._named(following.job, Asker.of(context))
         except FedoraError as error:
-            reason = discreet(error)  # the other parties need not know whose row or label was wrong
-            raise
-        except asyncio.CancelledError:
-            reason = str(_stopped()) if self._stopping else reason
-            raise
-        finally:
-            # Shielded: a user who hangs up, or a second Ctrl-C, must not leave a party in the middle of a job.
-            await asyncio.shield(engine.dismiss(reason))
+            yield Event(failure=to_failure(error, reporter="")).SerializeToString()
+            return
+        bell, last = self._queue.bell, following.after
+        before, passed = 0, bell.passing(job.id)
+        while True:
+            changed = bell.changed(job.id)
+            now = await self._store.job(job.id)  # before its events: of one that has ended, all are there
+            while told := await self._store.told(job.id, after=last):
+                for one in told:
+                    yield one.event.SerializeToString()
+                last = told[-1].event.number
+            if now is None:
+                yield Event(failure=to_failure(_unknown(job.id), reporter="")).SerializeToString()
+                return
+            if now.has_ended:
+                result = await self._store.result(job.id)
+                yield (Event(result=result) if result else Event(failure=now.failure)).SerializeToString()
+                return
+            if bell.leaving:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "the coordinator is being stopped")
+            if (waiting := await self._queue.waiting(now)) != before:
+                before = waiting
+                if waiting:
+                    yield Event(note=_waits(waiting)).SerializeToString()
+            if (passing := bell.passing(job.id)) is not None and passing is not passed:
+                passed = passing
+                yield passing.SerializeToString()
+            await changed.wait()
+
+    async def _list(self, message: Listing, asker: "Asker") -> JobList:
+        """List the jobs that the caller may see."""
+        check_protocol(message.protocol, peer="the command line")
+        jobs = await self._store.jobs(submitted_by=asker.sees)
+        under_way = await self._store.in_state(State.QUEUED, State.RUNNING, State.SUSPENDED)
+        seen = {job.id for job in jobs}
+        others = sum(one.id not in seen for one in under_way)
+        return JobList(jobs=[await self._summary(job) for job in jobs], others=others)
+
+    async def _show(self, message: JobName, asker: "Asker") -> JobDescription:
+        """Describe one job."""
+        job = await self._named(message, asker)
+        told: deque[Told] = deque(maxlen=MOST_HAPPENINGS)
+        last = 0
+        while portion := await self._store.told(job.id, after=last):
+            told.extend(portion)
+            last = portion[-1].event.number
+        settings = await asyncio.to_thread(without_ids, await self._store.settings(job.id))
+        return JobDescription(summary=await self._summary(job), settings=settings, happenings=happenings(told))
+
+    async def _cancel(self, message: JobName, asker: "Asker") -> Cancelled:
+        """Stop a job."""
+        job = await self._named(message, asker)
+        if job.has_ended:
+            raise SettingsError(f"job {job.id} has ended already: it is {job.state}")
+        await self._queue.cancel(job, asker.name)
+        now = await self._store.job(job.id)
+        if now and now.state in (State.FINISHED, State.FAILED):
+            raise SettingsError(f"job {job.id} ended before it could be cancelled: it is {now.state}")
+        return Cancelled(id=job.id)
+
+    async def _fetch(self, message: JobName, asker: "Asker") -> Fetched:
+        """Hand out what a job has left."""
+        job = await self._named(message, asker)
+        if result := await self._store.result(job.id):
+            return Fetched(id=job.id, result=result)
+        if job.failure:
+            raise from_failure(job.failure)
+        raise SettingsError(
+            f"job {job.id} has no result yet: it is {job.state}; `fedora follow {job.id[:8]}` waits for it"
+        )
+
+    async def _prune(self, message: Pruning, asker: "Asker") -> Pruned:
+        """Remove jobs that have ended."""
+        check_protocol(message.protocol, peer="the command line")
+        if message.ids:
+            names = [JobName(protocol=message.protocol, id=id) for id in message.ids]
+            jobs = [await self._named(name, asker) for name in names]
+            for job in jobs:
+                if not job.has_ended:
+                    raise SettingsError(f"job {job.id} is {job.state}: cancel it first")
+        else:
+            jobs = [job for job in await self._store.jobs(submitted_by=asker.sees) if job.has_ended]
+        past = time.time() - message.older
+        ids = [job.id for job in jobs if job.ended is not None and job.ended <= past]
+        await self._store.remove(ids)
+        return Pruned(ids=ids)
+
+    async def _named(self, name: JobName, asker: "Asker") -> StoredJob:
+        """Return the job that a caller means, if it is one that the caller may see."""
+        check_protocol(name.protocol, peer="the command line")
+        id = name.id.strip().lower()
+        if len(id) < LEAST_LETTERS:
+            raise SettingsError(
+                f"{in_one_line(name.id)!r} is too short for the id of a job: give {LEAST_LETTERS} letters at least"
+            )
+        found = await self._store.jobs(submitted_by=asker.sees, beginning=id)
+        if len(found) > 1:
+            raise SettingsError(f"{len(found)} jobs have ids that begin with {id}: give more letters of it")
+        if not found:
+            raise _unknown(name.id)
+        return found[0]
+
+    async def _summary(self, job: StoredJob) -> JobSummary:
+        reason = str(from_failure(job.failure)) if job.failure else ""
+        return JobSummary(
+            id=job.id,
+            state=job.state,
+            submitted_by=job.submitted_by,
+            origin=job.origin,
+            submitted=job.submitted,
+            started=job.started,
+            ended=job.ended,
+            waiting=await self._queue.waiting(job),
+            missed=job.missed,
+            reason=reason,
+        )
 
 
-def _stopped() -> PartyError:
-    return PartyError(COORDINATOR, "was stopped by a signal", Failure.INTERNAL)
+@dataclass(frozen=True)
+class Asker:
+    """Whoever asks, as far as a certificate says."""
+
+    name: str  # of the operator, or of the coordinator itself; empty without certificates
+    sees: str | None  # whose jobs; none for everybody's
+
+    @classmethod
+    def of(cls, context: Context) -> "Asker":
+        """Find out who asks."""
+        shown = caller(context)
+        if shown is None:
+            return cls("", None)
+        return cls(shown.name, None if shown.role == COORDINATOR else shown.name)
 
 
-def _read(request: bytes) -> JobMessage:
+def happenings(told: Iterable[Told]) -> list[Happening]:
+    """Return events as lines of a story: a phase that was begun several times is one line."""
+    lines: list[Happening] = []
+    begun: dict[tuple[str, int, int], Happening] = {}  # phases that are not over
+    for one in told:
+        event = one.event
+        match event.WhichOneof("content"):
+            case "note":
+                lines.append(Happening(time=one.time, note=event.note))
+            case "started":
+                key = (event.started.name, event.started.round, event.started.phase)
+                if key not in begun:
+                    phase = PhaseFinished(
+                        name=event.started.name, round=event.started.round, of_rounds=event.started.of_rounds
+                    )
+                    begun[key] = Happening(time=one.time, phase=PhaseHappening(finished=phase))
+                    lines.append(begun[key])
+                begun[key].phase.attempts += 1
+            case "finished":
+                name, round = event.finished.name, event.finished.round
+                key = next((found for found in reversed(begun) if found[:2] == (name, round)), (name, round, 0))
+                line = begun.pop(key, None) or Happening(time=one.time, phase=PhaseHappening(attempts=1))
+                line.phase.finished.CopyFrom(event.finished)
+                line.phase.over = True
+    return lines
+
+
+def _read(form: type[Request], data: bytes) -> Request:
     try:
-        return JobMessage.FromString(request)
-    except Exception as error:  # protobuf's DecodeError is not in its type stubs
-        raise PartyError("the command line", f"sent something that is not a job: {error}") from None
+        message: Request = form.FromString(data)  # type: ignore[attr-defined] # every message has it
+        return message
+    except DecodeError as error:
+        raise PartyError("the command line", f"sent something that cannot be read: {error}") from None
+
+
+def _unknown(id: str) -> SettingsError:
+    return SettingsError(f"there is no job {in_one_line(id)!r} of yours here; `fedora jobs` lists those that are")
+
+
+def _waits(before: int) -> str:
+    return f"the job waits for its turn: {before} {'jobs run' if before > 1 else 'job runs'} before it"

@@ -11,6 +11,7 @@ from fedora_vfl.errors import LedgerError
 from fedora_vfl.wire.meter import TENSOR_KINDS
 from protos.fedora.v1.meter_pb2 import Kind, Reading
 
+ALIGNMENT = "alignment"
 COLUMNS = ("link", "direction", "phase", "round", "kind", "messages", "tensor_bytes", "protobuf_bytes")
 
 
@@ -83,11 +84,13 @@ def _lines(readings: Iterable[Reading]) -> Iterator[tuple[_EntryKey, _Counts]]:
 class Ledger:
     """Reconciled entries of one job."""
 
-    def __init__(self, entries: list[LedgerEntry], predicted: dict[str, int]) -> None:
-        self.entries, self._predicted = entries, predicted
+    def __init__(self, entries: list[LedgerEntry], predicted: dict[str, int], alignment: int = 0) -> None:
+        self.entries, self._predicted, self._alignment = entries, predicted, alignment
 
     @classmethod
-    def reconcile(cls, books: dict[str, Iterable[Reading]], predicted: dict[str, int]) -> "Ledger":
+    def reconcile(
+        cls, books: dict[str, Iterable[Reading]], predicted: dict[str, int], *, alignment: int = 0
+    ) -> "Ledger":
         """Compare what every member counted; each line must stand in the books of both its ends, alike."""
         lines: dict[_EntryKey, dict[str, _Counts]] = {}
         for keeper, readings in books.items():
@@ -106,10 +109,12 @@ class Ledger:
             LedgerEntry(line.sender, line.receiver, line.phase, line.round, _name(line.kind), *counted[line.sender])
             for line, counted in sorted(lines.items())
         ]
-        return cls(entries, predicted)
+        return cls(entries, predicted, alignment)
 
     def check_prediction(self) -> None:
-        """Fail if embeddings and gradients took other bytes than the cost model says."""
+        """Fail if embeddings and gradients, or masked ids, took other bytes than the cost model says."""
+        if (masked := self.alignment()["tensor"]) != self._alignment:
+            raise LedgerError(f"the alignment exchanged {masked} bytes, but the cost model says {self._alignment}")
         for phase in self.phases():
             measured, predicted = self.totals([phase])["tensor"], self._predicted.get(phase, 0)
             if measured != predicted:
@@ -126,6 +131,15 @@ class Ledger:
         counted = [entry for entry in self.entries if entry.kind in TENSOR_KINDS and entry.phase in wanted]
         return {
             "predicted": sum(self._predicted.get(phase, 0) for phase in wanted),
+            "tensor": sum(entry.tensor_bytes for entry in counted),
+            "protobuf": sum(entry.protobuf_bytes for entry in counted),
+        }
+
+    def alignment(self) -> dict[str, int]:
+        """Return predicted, measured and protobuf bytes of finding the common rows; in the open none are predicted."""
+        counted = [entry for entry in self.entries if entry.kind == ALIGNMENT]
+        return {
+            "predicted": self._alignment,
             "tensor": sum(entry.tensor_bytes for entry in counted),
             "protobuf": sum(entry.protobuf_bytes for entry in counted),
         }

@@ -8,8 +8,8 @@ from fedora_vfl.process.metrics import Figure
 from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.phase_pb2 import Phase
 
-# How a job may end: well; turned away before it began; given up by its user; ended with the coordinator; or failed, by
-# the kind of failure.
+# How a job may end: well; turned away before it was in the queue; cancelled by its user; ended with the coordinator; or
+# failed, by the kind of failure.
 FINISHED, REFUSED, GIVEN_UP, STOPPED = "finished", "refused", "given_up", "stopped"
 _FAILURES = {value.number: value.name.lower() for value in Failure.Kind.DESCRIPTOR.values if value.number}
 OUTCOMES = (FINISHED, REFUSED, GIVEN_UP, STOPPED, *_FAILURES.values())
@@ -33,6 +33,7 @@ class CoordinatorMetrics:
         self._joined: _Values = {(name,): 0.0 for name in parties}
         self._refused_joins = 0
         self._running = False
+        self._waiting = 0
         self._jobs: _Values = {(outcome,): 0.0 for outcome in OUTCOMES}
         # By phase, over all jobs.
         self._finished: _Values = {}
@@ -53,9 +54,16 @@ class CoordinatorMetrics:
         self._running = True
         self._now = {name: {} for name in _OF_A_JOB}
 
-    def job_ended(self, outcome: str) -> None:
-        """Note how a job went."""
+    def jobs_wait(self, number: int) -> None:
+        """Note how many jobs wait for their turn."""
+        self._waiting = number
+
+    def job_over(self) -> None:
+        """Note that none runs any more."""
         self._running = False
+
+    def job_ended(self, outcome: str) -> None:
+        """Note how a job went, though it may never have run."""
         self._jobs[(outcome,)] += 1
 
     def job_refused(self) -> None:
@@ -93,6 +101,7 @@ class CoordinatorMetrics:
         refused: _Values = {(): float(self._refused_joins)}
         yield Figure("refused_joins", "Attempts to join that were refused.", (), refused, counts=True)
         yield Figure("job_running", "1 while a job runs here.", (), {(): self._running})
+        yield Figure("jobs_waiting", "Jobs that wait for their turn.", (), {(): self._waiting})
         yield Figure("jobs", "Jobs by how they ended.", ("outcome",), dict(self._jobs), counts=True)
         yield Figure("phases_finished", "Phases that finished.", ("phase",), dict(self._finished), counts=True)
         spent = "Seconds that finished phases took."

@@ -142,6 +142,19 @@ class PhaseProgress:
         self._steps = told.steps
 
 
+class SetupProgress:
+    """How far the parties are with masking ids: each word of a party must be of more than its last."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, int] = {}
+
+    def check(self, party: str, told: Progress) -> None:
+        """Refuse what is no progress."""
+        if told.phase or not self._told.get(party, 0) < told.steps <= told.of_steps or told.of_steps > MOST_ROWS:
+            raise PartyError(party, "told of progress before the first phase that is none")
+        self._told[party] = told.steps
+
+
 def check_ready(ready: Mapping[str, Ready], *, active: str) -> None:
     """Refuse parties that cannot have what they say, or that do not agree on the rows they have in common."""
     common = ready[active]
@@ -153,6 +166,10 @@ def check_ready(ready: Mapping[str, Ready], *, active: str) -> None:
         rows = shared + one.forgotten_rows
         if not one.train or not one.test or rows > one.own_rows or max(one.own_rows, one.parameters) > MOST_ROWS:
             raise PartyError(name, "is ready with numbers of rows or parameters that cannot be")
+        if one.aligned.masked > MOST_ROWS or one.aligned.told not in (0, shared):
+            raise PartyError(name, "is ready with numbers of aligned rows that cannot be")
+        if one.HasField("aligned") != common.HasField("aligned") or one.aligned.kept != common.aligned.kept:
+            raise PartyError(name, f"says of the alignment otherwise than {active}")
         if not 1 <= one.embedding <= MOST_WIDTH:
             raise PartyError(name, f"is ready with embeddings of width {one.embedding}, which cannot be")
         if in_one_line(one.training) != one.training or not all(_JOB.fullmatch(job) for job in one.pending):

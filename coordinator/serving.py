@@ -8,9 +8,11 @@ from typing import Any
 
 import grpc
 
-from coordinator.jobs import SUBMIT, Jobs
+from coordinator.jobs import Jobs
 from coordinator.metrics import CoordinatorMetrics
+from coordinator.queue import JobQueue
 from coordinator.roster import JOIN, Roster
+from coordinator.store import Store
 from fedora_vfl.plugins import load_plugin
 from fedora_vfl.process.health import Health
 from fedora_vfl.process.metrics import CertificateMetrics, Source, TrafficMetrics, served
@@ -30,7 +32,12 @@ LAST_CALLS_SECONDS = 1.0
 
 
 async def serve(
-    config: Path, listen_at: str | None, plugins: Sequence[Path], certificates: Path | None, metrics: str | None
+    config: Path,
+    listen_at: str | None,
+    plugins: Sequence[Path],
+    certificates: Path | None,
+    metrics: str | None,
+    jobs: Path | None = None,
 ) -> None:
     """Let parties join and users submit jobs, until stopped.
 
@@ -40,6 +47,7 @@ async def serve(
         plugins: Python files that are run first.
         certificates: The coordinator's folder of certificates, if it has one.
         metrics: Where figures for Prometheus are served, if anywhere.
+        jobs: The folder that jobs are kept in, if not that of the signing key.
     """
     for path in plugins:
         load_plugin(path)
@@ -52,27 +60,35 @@ async def serve(
         credentials.warn()
     health, totals, shown = Health(), Totals(), CoordinatorMetrics(federation.parties)
     roster = Roster(federation, shown, health, totals)
-    key = SigningKey.load_or_make(config.parent / "keys" / COORDINATOR)
+    private = config.parent / "keys" / COORDINATOR
+    key = SigningKey.load_or_make(private)
     log.info("signs certificates with the key %s", key.public)
-    jobs = Jobs(federation, roster, key, shown)
     join: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(roster.join)
-    submit: grpc.RpcMethodHandler[Any, Any] = grpc.unary_stream_rpc_method_handler(jobs.submit)
     address = listen_at or federation.coordinator.address
     check_secured(address, credentials, plaintext=federation.plaintext, hint="name their folder with --certificates")
-    handlers = {JOIN: join, SUBMIT: submit, **health.handlers()}
     sources: list[Source] = [shown, TrafficMetrics(COORDINATOR, totals), CertificateMetrics(credentials)]
-    with served(metrics, member=COORDINATOR, role=COORDINATOR_MEMBER.role, sources=sources):
-        server = await listen(
-            address,
-            handlers,
-            federation.deadlines.silence,
-            credentials=credentials,
-            refused=roster.note_refused_call,
-        )
-        try:
-            await asyncio.Event().wait()
-        finally:
-            health.leave()  # first of all: nobody should come who would be sent away
-            await jobs.stop()
-            roster.hang_up()
-            await server.stop(grace=LAST_CALLS_SECONDS)
+    store = await Store.open(jobs or private)
+    queue = JobQueue(store, federation, roster, key, shown)
+    handlers = {JOIN: join, **Jobs(store, queue, shown).handlers(), **health.handlers()}
+    try:
+        with served(metrics, member=COORDINATOR, role=COORDINATOR_MEMBER.role, sources=sources):
+            server = await listen(
+                address,
+                handlers,
+                federation.deadlines.silence,
+                credentials=credentials,
+                refused=roster.note_refused_call,
+            )
+            working = asyncio.create_task(queue.work())
+            try:
+                await asyncio.shield(working)
+            finally:
+                health.leave()  # first of all: nobody should come who would be sent away
+                try:
+                    await queue.stop()
+                finally:
+                    working.cancel()
+                    roster.hang_up()
+                    await server.stop(grace=LAST_CALLS_SECONDS)
+    finally:
+        await store.close()

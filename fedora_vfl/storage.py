@@ -19,7 +19,7 @@ def write_atomically(path: Path, content: bytes | str, *, mode: int = 0o644) -> 
 
 def create_privately(path: Path, content: bytes) -> bool:
     """Write a file that only its owner may read, whole or not at all; leave a file that is there already and say so."""
-    _make_private_folder(path.parent)
+    make_private_folder(path.parent)
     with _written_beside(path, content) as temporary:
         try:
             path.hardlink_to(temporary)  # unlike a renaming, a link never takes another process's file away
@@ -72,10 +72,10 @@ def _written_beside(path: Path, content: bytes | str) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def _make_private_folder(folder: Path) -> None:
+def make_private_folder(folder: Path) -> None:
     """Make a folder, and those above it that are missing, for the owner alone; leave those that exist as they are."""
     if not folder.is_dir():
-        _make_private_folder(folder.parent)
+        make_private_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 

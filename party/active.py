@@ -9,19 +9,21 @@ import torch
 from torch import Tensor
 
 from fedora_vfl.certificates.statement import request_secret
-from fedora_vfl.errors import DataError, PartyError
+from fedora_vfl.errors import DataError, PartyError, SettingsError
 from party import losses
 from party.assessment import Assessor
 from party.audit import Auditor
 from party.confidence import gathered
 from party.context import PartyContext
 from party.data.split import assign
-from party.exchange import TensorExchange
+from party.exchange import TensorExchange, expect
 from party.exchange_server import ExchangeServer
-from party.request import resolve
+from party.handed_request import handed_rows
+from party.kept_alignment import are_places
+from party.request import ROW_BYTES, resolve
 from party.role import Role, Tell
 from party.updates import Rule
-from protos.fedora.v1.control_pb2 import Assess, Assessment, Request, Setup
+from protos.fedora.v1.control_pb2 import Assess, Assessment, Ids, Request, Setup
 from protos.fedora.v1.exchange_pb2 import Forget, Order, Parcel
 from protos.fedora.v1.meter_pb2 import Kind
 from protos.fedora.v1.phase_pb2 import Phase, Progress, Report
@@ -109,12 +111,39 @@ class Active(Role):
         assert state.labels is not None
         labels = state.labels[: len(state.order.train)]
         classes = state.description["classes"]["classes"]
-        rows = resolve(request, state.order, labels, classes, pending=pending)
+        request = self._as_compared(request)
+        handed = await self._handed(request.request.name) if request.HasField("request") else []
+        rows = resolve(request, state.order, labels, classes, pending=pending, handed=handed)
         secret = request_secret(self.context.settings.keys, job=self.job.job)
         parcel = Parcel(forget=Forget(rows=rows.tolist(), secret=secret))
         for exchange in self.exchanges:
             await exchange.link.send(parcel, timeout=self.context.federation.deadlines.setup)
         return rows, secret
+
+    def _as_compared(self, request: Request) -> Request:
+        """Return a request with its ids, if it has some, in the form in which ids are compared."""
+        if not request.HasField("ids"):
+            return request
+        matching, written = self.context.federation.matching, self.context.settings.data.date_format
+        try:
+            ids = [matching.of_written(one, date_format=written) for one in request.ids.ids]
+        except ValueError as error:
+            raise SettingsError(f"forget.ids: an id {error}") from None
+        return Request(ids=Ids(ids=ids), seed=request.seed)
+
+    async def _handed(self, name: str) -> list[int]:
+        """Return the rows of a request that was handed in here, or at passive parties, who tell theirs."""
+        training, timeout = self.state.order.train, self.context.federation.deadlines.setup
+        rows = set(handed_rows(self.context.settings.keys, name, training))
+        for exchange in self.exchanges:
+            most = ROW_BYTES * len(training)
+            told = list((await expect(exchange.link, "forget", timeout=timeout, most=most)).forget.rows)
+            if not are_places(told, len(training)):
+                raise PartyError(
+                    exchange.link.peer, "asked to forget rows that are no ascending part of those in common"
+                )
+            rows.update(told)
+        return sorted(rows)
 
     def assess(self, assess: Assess) -> Assessment:
         """Turn the predictions recorded since the last time into figures."""

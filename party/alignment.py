@@ -2,17 +2,52 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from fedora_vfl.errors import DataError, PartyError
 from fedora_vfl.plugins import Registry
 from party.exchange import ExchangeLink, expect
+from protos.fedora.v1.control_pb2 import Aligned
 from protos.fedora.v1.exchange_pb2 import Offer, Order, Parcel
 from protos.fedora.v1.failure_pb2 import Failure
 
 
+@dataclass(frozen=True)
+class Terms:
+    """What an alignment may have to know beside the ids: of its job, and of the party that it runs at."""
+
+    job: str
+    party: str
+    active: str
+    passive: tuple[str, ...]
+    keys: Path  # the party's folder of what only it may read
+    threads: int = 1
+    padding: int | None = None  # the step up to which the party rounds the number of its ids, where it does
+    public_keys: Mapping[str, str] = field(default_factory=dict)  # signing keys of members, where they are known
+    tell: Callable[[int, int], Awaitable[None]] | None = None  # is handed how much is done, and of how much
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """All parties of the job."""
+        return (*self.passive, self.active)
+
+
 class Alignment(ABC):
     """How the common ids are found; one side at each kind of party. An object of it serves one job."""
+
+    aligned: Aligned | None = None  # what a private alignment came to, from which its bytes follow
+
+    def __init__(self, terms: Terms | None = None) -> None:
+        self._terms = terms
+
+    @property
+    def terms(self) -> Terms:
+        """What is known beside the ids."""
+        if self._terms is None:
+            raise ValueError("this alignment needs terms")
+        return self._terms
 
     @abstractmethod
     async def offer(self, link: ExchangeLink, ids: Sequence[str], *, timeout: float) -> Order:
@@ -38,7 +73,7 @@ class Alignment(ABC):
 ALIGNMENTS: Registry[type[Alignment]] = Registry("alignment")
 
 
-def _arranged(common: set[str], ids: dict[str, str]) -> Order:
+def arranged(common: set[str], ids: dict[str, str]) -> Order:
     """Sort the common ids, so that the result does not depend on anybody's file, and cut them into sets."""
     chosen = sorted(common)
     sets = ("train", "validation", "test", "probe")
@@ -82,7 +117,7 @@ class PlainComparison(Alignment):
             if common and not shared:
                 raise DataError(f"no sample id is held by all parties: {link.peer} shares none with those before it")
             common = shared
-        order = await asyncio.to_thread(_arranged, common, ids)
+        order = await asyncio.to_thread(arranged, common, ids)
         for link in links:
             await link.send(Parcel(order=order), timeout=timeout)
         return order

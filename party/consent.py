@@ -91,10 +91,13 @@ class Consent:
         self._learned = 0.0
         self._silent = self._kept_labels = ""
 
-    def save(self) -> None:
-        """Agree to save the model as it is."""
-        if self._policy:
+    def save(self, model: str, *, replaces: bool) -> None:
+        """Agree to save the model as it is, under a name that another one may have."""
+        if self._policy and self._budget:
             _check(self._policy.about_learning(self._learned))
+            if replaces:
+                owner = self._budget.owner(model)
+                _check(self._policy.about_replacing(model, self._setup.submitted_by, owner))
 
     def saved(self, model: str) -> None:
         """Remember for whom a model was saved."""

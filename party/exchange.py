@@ -1,6 +1,7 @@
 """The stream between a passive and the active party: embeddings one way, gradients the other, every one checked."""
 
 import hashlib
+import time
 
 from torch import Tensor
 
@@ -26,16 +27,31 @@ LARGEST_VALUE = 1e9
 _NOUNS = {Kind.EMBEDDING: "an embedding", Kind.GRADIENT: "a gradient"}
 
 
-async def expect(link: ExchangeLink, content: str, *, timeout: float, most: int | None = None) -> Parcel:
-    """Return the next parcel, which must be of this content, and not over `most` bytes beside its frame."""
-    parcel = await link.receive(timeout=timeout, most=None if most is None else FRAME_BYTES + most)
-    if isinstance(parcel, Parcel):
-        found = parcel.WhichOneof("content")
-        if found == "failure":
+async def expect(
+    link: ExchangeLink, content: str, *, timeout: float, most: int | None = None, patience: float = 0
+) -> Parcel:
+    """Return the next parcel, which must be of this content.
+
+    Args:
+        link: Where it comes from.
+        content: What it must hold.
+        timeout: Seconds for it to come.
+        most: Bytes that it may have beside its frame.
+        patience: Seconds more in which it may be put off, by parcels that say that the sender is at work.
+    """
+    last = time.monotonic() + patience
+    while True:
+        parcel = await link.receive(timeout=timeout, most=None if most is None else FRAME_BYTES + most)
+        found = parcel.WhichOneof("content") if isinstance(parcel, Parcel) else None
+        if isinstance(parcel, Parcel) and found == "failure":
             raise _heard(link, parcel.failure)
-        if found == content:
+        if isinstance(parcel, Parcel) and found == content:
             return parcel
-    raise PartyError(link.peer, f"sent {_told(parcel)} where its {content} was due")
+        if found != "working" or not patience:
+            raise PartyError(link.peer, f"sent {_told(parcel)} where its {content} was due")
+        if time.monotonic() > last:
+            reason = f"has said for {patience:g} s that it is at work, and its {content} is still due"
+            raise PartyError(link.peer, reason, Failure.SILENT)
 
 
 class TensorExchange:

@@ -15,11 +15,12 @@ from fedora_vfl.wire.link import READ_AHEAD, Link
 from fedora_vfl.wire.protocol import PROTOCOL
 from fedora_vfl.wire.tls import Member
 from party.exchange import ExchangeLink, TensorExchange, expect
-from party.request import check_rows
+from party.handed_request import handed_rows
+from party.request import ROW_BYTES, check_rows
 from party.role import Role, Tell
 from party.updates import Rule
 from protos.fedora.v1.control_pb2 import Request
-from protos.fedora.v1.exchange_pb2 import DESCRIPTOR, Greeting, Order, Parcel
+from protos.fedora.v1.exchange_pb2 import DESCRIPTOR, Forget, Greeting, Order, Parcel
 from protos.fedora.v1.meter_pb2 import Kind
 from protos.fedora.v1.phase_pb2 import Phase, Report
 
@@ -28,7 +29,6 @@ OPEN = DESCRIPTOR.services_by_name["Exchange"].methods_by_name["Open"]
 # Batches sent before the first one's gradient has come back, while parameters stand still. It must stay below
 # READ_AHEAD: the active party may have that many gradients under way while this party is busy sending.
 WINDOW = 4
-ROW_BYTES = 5  # of a row's number on the wire, at most
 assert WINDOW < READ_AHEAD
 
 
@@ -91,10 +91,14 @@ class Passive(Role):
     async def find_rows(self, request: Request, pending: Sequence[int]) -> tuple[Tensor, bytes]:
         """Learn from the active party which rows a request means, and its secret."""
         (exchange,) = self.exchanges
+        timeout = self.context.federation.deadlines.setup
+        if request.HasField("request"):
+            own = handed_rows(self.context.settings.keys, request.request.name, self.state.order.train)
+            await exchange.link.send(Parcel(forget=Forget(rows=own)), timeout=timeout)
         parcel = await expect(
             exchange.link,
             "forget",
-            timeout=self.context.federation.deadlines.setup,
+            timeout=timeout,
             most=ROW_BYTES * len(self.state.order.train) + SECRET_BYTES,
         )
         rows = check_rows(list(parcel.forget.rows), len(self.state.order.train), sender=exchange.link.peer)

@@ -54,6 +54,12 @@ class Policy(Settings):
         saved = "nobody knows whose job" if owner is None else f"a job of {owner or 'somebody without a certificate'}"
         return f"policy.load: is own, and the model {model!r} was saved by {saved}"
 
+    def about_replacing(self, model: str, operator: str, owner: str | None) -> str | None:
+        """Judge who replaces a saved model: whoever it was saved for may, and all where all models are anybody's."""
+        if self.load == "any" or owner == operator:
+            return None
+        return f"policy.load: is {self.load}, and the model {model!r} to be replaced was saved for somebody else"
+
     def about_remembering(self, model: str) -> str | None:
         """Judge a job that starts from a model which remembers rows that were dropped for good."""
         if self.remembering:

@@ -23,6 +23,7 @@ from fedora_vfl.wire.protocol import COORDINATOR, PROTOCOL, VERSION
 from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Credentials, Member, check_secured
 from party.active import Active
 from party.context import PartyContext
+from party.data.matching import matched
 from party.data.reading import read
 from party.dropped import read_list
 from party.exchange_server import ExchangeServer
@@ -64,7 +65,7 @@ class PartyProcess:
         active = settings.name == federation.active.name
         if settings.model is not None:
             own_bottom(settings.model, default="mlp")
-        records = read(settings.data, with_labels=active)
+        records = matched(read(settings.data, with_labels=active), federation.matching, settings.data)
         log.info("%s: %d rows, %s", settings.data.path, len(records.ids), records.described())
         log.info("signs its statements with the key %s", SigningKey.load_or_make(settings.keys).public)
         if settings.drops == "for-good":
@@ -225,7 +226,7 @@ class PartyProcess:
         self._busy = False
         await link.send(answer)
 
-    async def _setup(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+    async def _setup(self, link: ControlLink, message: FromCoordinator) -> FromParty:
         if self._role:
             raise PartyError(COORDINATOR, "sent a new job before the last one was dismissed")
         logs.in_job(message.setup.job)
@@ -236,6 +237,11 @@ class PartyProcess:
             if self._exchange_server
             else Passive(self._context, message.setup)
         )
+
+        async def tell(progress: Progress) -> None:
+            await link.send(FromParty(progress=progress))
+
+        self._role.tell = tell
         return FromParty(ready=await self._role.prepare())
 
     async def _phase(self, link: ControlLink, message: FromCoordinator) -> FromParty:

@@ -13,11 +13,18 @@ from fedora_vfl.sampling.seeds import derive
 from protos.fedora.v1.control_pb2 import Request
 from protos.fedora.v1.exchange_pb2 import Order
 
+ROW_BYTES = 5  # of a row's number on the wire, at most
 SHOWN = 5  # so many names are spelt out in an error
 
 
 def resolve(
-    request: Request, order: Order, labels: Tensor, classes: Sequence[str], *, pending: Sequence[int] = ()
+    request: Request,
+    order: Order,
+    labels: Tensor,
+    classes: Sequence[str],
+    *,
+    pending: Sequence[int] = (),
+    handed: Sequence[int] = (),
 ) -> Tensor:
     """Return the places of the requested rows among the training rows, ascending.
 
@@ -27,6 +34,7 @@ def resolve(
         labels: Those of the training rows.
         classes: The labels' names.
         pending: The rows of requests that are taken up, ascending.
+        handed: The rows of a request that was handed in at a party, ascending.
     """
     match request.WhichOneof("which"):
         case "ids":
@@ -37,6 +45,11 @@ def resolve(
             rows = _draw(torch.arange(len(order.train)), request.samples, derive(request.seed, "request"))
         case "pending":
             rows = torch.tensor(pending, dtype=torch.int64)
+        case "request":
+            rows = torch.tensor(handed, dtype=torch.int64)
+            if not handed:
+                said = "no party has a request of this name, or nobody it names is a training row in common"
+                raise SettingsError(f"forget.request: {request.request.name!r}: {said}")
         case _:
             raise PartyError("coordinator", "sent a request that names no rows")
     if not len(rows):

@@ -1,9 +1,11 @@
 """What both roles have in common: a job is set up once, then runs phases, then is closed."""
 
 import logging
+import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -12,11 +14,12 @@ from torch import Tensor
 from fedora_vfl.certificates.statement import commit, now, sign_statement, statement
 from fedora_vfl.errors import DataError, PartyError, SettingsError
 from fedora_vfl.settings.files import parse
+from fedora_vfl.settings.matching import Matching
 from fedora_vfl.settings.model import Model
 from fedora_vfl.signing import SigningKey
 from party import batches
 from party.account import Account
-from party.alignment import ALIGNMENTS, Alignment
+from party.alignment import ALIGNMENTS, Alignment, Terms
 from party.consent import Consent
 from party.context import PartyContext
 from party.device import device_for
@@ -26,6 +29,7 @@ from party.lineage import Lineage, check_lineage
 from party.pending import pending_rows
 from party.phase_bounds import check_batches, check_phase
 from party.privacy import Noise
+from party.private_alignment import rounded_up
 from party.scrutiny import asked_of, check_asked, check_files, check_joint, read_joint
 from party.state import PartyState, assemble, model_lineage, reload
 from party.updates import PhaseEnd, Rule, rule_for
@@ -62,6 +66,7 @@ class Role(ABC):
         self.dropped = nothing_dropped()
         self._pending: list[DroppedRequest] = []  # which the job takes up, as this party's list has them
         self.ids: list[str] = []  # of this party's rows, without those that were dropped in earlier jobs
+        self.tell: Tell | None = None  # is handed the progress of a long alignment
 
     @abstractmethod
     async def connect(self) -> Order:
@@ -121,7 +126,7 @@ class Role(ABC):
         self.consent.networks(state, order)
         self.take(state)
         return Ready(
-            own_rows=len(self.context.records.ids),
+            own_rows=rounded_up(len(self.context.records.ids), self.context.settings.padding),
             parameters=state.parameters,
             embedding=state.model.embedding,
             train=len(order.train),
@@ -135,6 +140,7 @@ class Role(ABC):
             forgotten_rows=len(self.context.records.ids) - len(self.ids),
             repeatable_start=self.context.settings.seed is not None,
             pending=[one.job for one in self._pending],
+            aligned=self.alignment.aligned,
         )
 
     def _leave_out_dropped(self) -> None:
@@ -217,17 +223,45 @@ class Role(ABC):
             remedy = "give all members the same federation file, and start them again"
             raise PartyError("coordinator", f"{said} {', '.join(sorted(here))}: {remedy}")
 
-    @property
+    @cached_property
     def alignment(self) -> Alignment:
         """The way in which this federation finds its common rows, which the coordinator's file must name too."""
         here, there = self.context.federation.alignment, self.job.alignment
         if here != there:
             remedy = "give all members the same federation file, and start them again"
             raise PartyError("coordinator", f"aligns rows by {there!r}, and the file here says {here!r}: {remedy}")
+        self._check_matching()
         try:
-            return ALIGNMENTS.get(here)()
+            return ALIGNMENTS.get(here)(self._terms)
         except ValueError as error:
             raise SettingsError(f"the federation file's alignment: {error}") from None
+
+    def _check_matching(self) -> None:
+        """Refuse a job whose coordinator compares ids in another way than this party's federation file says."""
+        there = parse(self.job.matching, Matching, origin="matching") if self.job.matching else Matching()
+        if there != self.context.federation.matching:
+            remedy = "give all members the same federation file, and start them again"
+            raise PartyError("coordinator", f"has another `matching` than the federation file here: {remedy}")
+
+    @property
+    def _terms(self) -> Terms:
+        """What the alignment may have to know."""
+        settings, federation = self.context.settings, self.context.federation
+        return Terms(
+            job=self.job.job,
+            party=settings.name,
+            active=federation.active.name,
+            passive=tuple(self.job.passive),
+            keys=settings.keys,
+            threads=settings.threads or len(os.sched_getaffinity(0)),
+            padding=settings.padding,
+            public_keys=federation.keys,
+            tell=self._tell_aligning,
+        )
+
+    async def _tell_aligning(self, done: int, due: int) -> None:
+        if self.tell:
+            await self.tell(Progress(steps=done, of_steps=due))
 
     @property
     def _is_active(self) -> bool:
@@ -306,7 +340,7 @@ class Role(ABC):
     def save_model(self, save: Save) -> Saved:
         """Write the model to this party's disk; one that has moved since rows were dropped has honoured the request."""
         state, path = self.state, self.context.settings.model_path(save.name)
-        self.consent.save()
+        self.consent.save(save.name, replaces=save.overwrite and path.exists())
         if state.account and state.memory.initial and state.change_squared(state.memory.initial):
             for job in state.account.requests:
                 state.lineage = state.lineage.honouring(job)

@@ -36,6 +36,7 @@ class PartySettings(Settings):
     drops: Literal["for-good", "for-the-job"] = (
         "for-good"  # for-the-job: an experiment that forgets the same rows again
     )
+    padding: PositiveInt | None = None  # hides how many ids this party has: the number is rounded up to such steps
     threads: PositiveInt | None = None  # compute threads; all cores unless told
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"  # where this party computes
     privacy: PrivacySettings | None = None  # noise on what this party sends; none unless told

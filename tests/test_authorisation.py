@@ -83,7 +83,7 @@ async def status(address: str, method: MethodDescriptor, shown: Credentials | No
 
 def test_the_table_has_every_method_of_every_service_and_no_other() -> None:
     found = {(method.containing_service.full_name, method.name) for method in methods()}
-    assert len(found) == 5
+    assert len(found) == 11
     assert set(PERMISSIONS) == found
 
 
@@ -132,11 +132,11 @@ def test_a_method_that_is_not_in_the_table_is_refused_to_everybody(secured: bool
 def test_a_unary_call_is_refused_before_its_message_is_read(certificates: Path) -> None:
     (submit,) = (method for method in methods() if method.name == "Submit")
 
-    async def answer(request: bytes, _: object) -> AsyncIterator[bytes]:
-        yield request
+    async def answer(request: bytes, _: object) -> bytes:
+        return request
 
     async def work() -> None:
-        handler: grpc.RpcMethodHandler[Any, Any] = grpc.unary_stream_rpc_method_handler(answer)
+        handler: grpc.RpcMethodHandler[Any, Any] = grpc.unary_unary_rpc_method_handler(answer)
         own, passive, operator = (
             Credentials.load(certificates / name) for name in ("coordinator", "passive-1", "operator")
         )
@@ -144,17 +144,17 @@ def test_a_unary_call_is_refused_before_its_message_is_read(certificates: Path) 
             assert await status(address, submit, passive) == DENIED, "though it has not sent a message yet"
             secured: Secured = {"credentials": passive, "peer": COORDINATOR_MEMBER}
             async with dial(address, 10, **secured) as channel:
-                ask: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(path(submit))
+                ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(path(submit))
                 call = ask(b"job", timeout=SECONDS)
                 with pytest.raises(grpc.RpcError):
-                    await call.read()
+                    await call
                 with pytest.raises(PartyError) as caught:
                     await check_right_service(call, address, **secured)
             said = "came with a job, which only a certificate of role operator allows"
             assert (caught.value.culprit, caught.value.reason) == ("passive-1 (passive)", said)
             async with dial(address, 10, credentials=operator, peer=COORDINATOR_MEMBER) as channel:
-                ask = channel.unary_stream(path(submit))
-                assert [one async for one in ask(b"job", timeout=SECONDS)] == [b"job"]
+                ask = channel.unary_unary(path(submit))
+                assert await ask(b"job", timeout=SECONDS) == b"job"
 
     asyncio.run(work())
 

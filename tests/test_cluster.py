@@ -157,25 +157,6 @@ def test_a_second_process_of_one_name_is_refused_and_the_first_goes_on(tmp_path:
     with_cluster(tmp_path, scenario)
 
 
-def test_a_user_who_hangs_up_stops_the_job_and_not_the_cluster(tmp_path: Path) -> None:
-    async def scenario(cluster: LocalCluster, submit: Submit) -> None:
-        training = Training()
-        work = asyncio.create_task(submit({"train": {"epochs": 100_000}}, training))
-        await training.begun.wait()
-        with pytest.raises(PartyError, match="coordinator is busy with another job"):
-            await submit({})
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
-        while True:
-            try:
-                assert (await submit({"train": {"epochs": 1}}))["rows"]["test"] > 0
-                return
-            except PartyError as error:
-                assert "busy" in str(error)
-
-    with_cluster(tmp_path, scenario)
-
-
 def test_the_ledger_adds_up_to_the_prediction_in_every_encoding(tmp_path: Path) -> None:
     async def scenario(cluster: LocalCluster, submit: Submit) -> None:
         sizes = {}

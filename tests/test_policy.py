@@ -181,6 +181,22 @@ def test_whose_models_a_job_starts_from(load: str, owner: str | None, allowed: b
     assert (policy(load=load).about_loading("spring", "bank", owner) is None) == allowed
 
 
+def test_whose_models_a_job_replaces() -> None:
+    for load in ("own", "none"):
+        assert policy(load=load).about_replacing("spring", "bank", "bank") is None
+        for owner in ("stranger", None):
+            assert f"policy.load: is {load}" in (policy(load=load).about_replacing("spring", "bank", owner) or "")
+    assert policy(load="any").about_replacing("spring", "bank", "stranger") is None
+
+
+def test_a_model_is_replaced_for_its_owner_alone(asked: Consent) -> None:
+    asked.save("ours", replaces=False)
+    asked.saved("ours")
+    asked.save("ours", replaces=True)
+    with pytest.raises(SettingsError, match="saved for somebody else"):
+        asked.save("theirs", replaces=True)
+
+
 def test_learning_rates_and_a_model_that_stands_still() -> None:
     rules = policy()
     assert rules.about_lr(1.0) is None and "policy.most_lr: is 1" in (rules.about_lr(1.5) or "")

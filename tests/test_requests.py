@@ -203,10 +203,10 @@ def test_a_party_that_finds_other_rows_is_named() -> None:
 @pytest.mark.parametrize(
     ("section", "said"),
     [
-        ({}, "wants one of `ids`, `classes`, `samples` and `pending`, and has none"),
+        ({}, "wants one of `ids`, `classes`, `samples`, `pending` and `request`, and has none"),
         (
             {"ids": ["a"], "classes": [1]},
-            "wants one of `ids`, `classes`, `samples` and `pending`, and has ids and classes",
+            "wants one of `ids`, `classes`, `samples`, `pending` and `request`, and has ids and classes",
         ),
         ({"ids": ["a"], "percent": 50}, "`percent` is a share of `classes`, which are not given"),
         ({"classes": []}, "classes"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedora_vfl.wire.encodings import ENCODINGS, Float32, TensorEncoding
 from fedora_vfl.wire.meter import Packed
-from fedora_vfl.wire.tensors import FIELDS, KINDS, MalformedError, TensorParcel, pack, unpack
+from fedora_vfl.wire.tensors import FIELDS, KINDS, MalformedError, TensorParcel, agreed_in, pack, unpack
 from protos.fedora.v1.exchange_pb2 import Dual, Greeting, Offer, Order, Parcel
 from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.meter_pb2 import Kind
@@ -35,7 +35,8 @@ def parcels(draw: st.DrawFn, *, shortest: int = 0) -> TensorParcel:
     rows, width = draw(st.integers(shortest, 8)), draw(st.integers(shortest, 8))
     size = encoding.nbytes(rows, width)
     data = draw(st.binary(min_size=size, max_size=size))
-    return TensorParcel(draw(st.sampled_from(list(FIELDS))), draw(UINT32), draw(UINT32), encoding, rows, width, data)
+    kind, phase, step = draw(st.sampled_from(list(FIELDS))), draw(UINT32), draw(UINT32)
+    return TensorParcel(kind, phase, step, encoding, rows, width, data, agreed=draw(st.integers(0, 2**64 - 1)))
 
 
 def batch(kind: Kind, phase: int, step: int, rows: int, width: int) -> TensorParcel:
@@ -56,14 +57,15 @@ def generated(parcel: TensorParcel) -> Parcel:
     """Return the same parcel as an object of the generated class."""
     tensor = tensor_of(parcel)
     if parcel.kind == Kind.EMBEDDING:
-        return Parcel(phase=parcel.phase, step=parcel.step, embedding=tensor)
-    return Parcel(phase=parcel.phase, step=parcel.step, gradient=tensor)
+        return Parcel(phase=parcel.phase, step=parcel.step, agreed=parcel.agreed, embedding=tensor)
+    return Parcel(phase=parcel.phase, step=parcel.step, agreed=parcel.agreed, gradient=tensor)
 
 
 def assert_reads_as(data: bytes, expected: TensorParcel) -> None:
     found, packed = unpack(data)
     assert isinstance(found, TensorParcel)
     assert (found.kind, found.phase, found.step) == (expected.kind, expected.phase, expected.step)
+    assert found.agreed == expected.agreed
     assert (found.encoding, found.rows, found.width) == (expected.encoding, expected.rows, expected.width)
     assert bytes(found.data) == bytes(expected.data)
     assert packed == Packed(data, expected.kind, len(expected.data))
@@ -81,6 +83,7 @@ def field(number: int, content: bytes) -> bytes:
 @given(parcels(shortest=1))
 def test_what_is_packed_is_unpacked_to_the_bit(parcel: TensorParcel) -> None:
     assert_reads_as(pack(parcel).data, parcel)
+    assert agreed_in(pack(parcel).data[:64]) == (parcel.agreed or None)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS.entries)
@@ -168,6 +171,7 @@ def scattered(draw: st.DrawFn, parcel: TensorParcel) -> tuple[bytes, bytes]:
     start = [
         Parcel(phase=parcel.phase).SerializeToString(),
         Parcel(step=parcel.step).SerializeToString(),
+        Parcel(agreed=parcel.agreed).SerializeToString(),
         *draw(st.lists(st.sampled_from(UNKNOWN), max_size=3)),
     ]
     empty = Parcel(embedding=Tensor()) if parcel.kind == Kind.EMBEDDING else Parcel(gradient=Tensor())
@@ -224,13 +228,14 @@ def test_other_parcels_are_labelled_alike_at_both_ends(
 @given(parcels(shortest=1))
 def test_a_parcel_cut_short_is_never_taken_for_a_tensor(parcel: TensorParcel) -> None:
     data = pack(parcel).data
-    start = len(Parcel(phase=parcel.phase, step=parcel.step).SerializeToString())
+    head = Parcel(phase=parcel.phase, step=parcel.step, agreed=parcel.agreed)
+    start = len(head.SerializeToString())
     for length in range(start + 1, len(data)):
         with pytest.raises(MalformedError):
             unpack(data[:length])
     # Cut before the tensor begins, it is a parcel that holds nothing; who expects a tensor refuses it.
     found, packed = unpack(data[:start])
-    assert found == Parcel(phase=parcel.phase, step=parcel.step)
+    assert found == head
     assert packed.tensor_bytes == 0
 
 

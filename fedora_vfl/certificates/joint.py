@@ -12,8 +12,9 @@ from fedora_vfl.signing import canonical
 # Clocks of several organisations differ; by more than this, one of them is wrong.
 CLOCKS_DIFFER = timedelta(hours=1)
 
-# How a request names its rows; those of pending requests were named by earlier jobs.
-Kind = Literal["ids", "classes", "samples", "pending"]
+# How a request names its rows; those of pending requests were named by earlier jobs, and those of a request that was
+# handed in at a party by somebody there.
+Kind = Literal["ids", "classes", "samples", "pending", "request"]
 
 
 class Parties(Record):

@@ -4,7 +4,22 @@ import sys
 
 import typer
 
-from fedora_vfl.cli import audit, bench, certs, data, demo, dropped, health, policy, run, run_report, submit, verify
+from fedora_vfl.cli import (
+    audit,
+    bench,
+    certs,
+    data,
+    demo,
+    dropped,
+    health,
+    jobs,
+    policy,
+    request,
+    run,
+    run_report,
+    submit,
+    verify,
+)
 from fedora_vfl.process.lifecycle import exit_codes, reader_gone
 from fedora_vfl.wire.protocol import VERSION
 
@@ -37,11 +52,16 @@ def options(
 app.command("demo")(demo.demo)
 app.command("run")(run.run)
 app.command("submit")(submit.submit)
+app.add_typer(jobs.app, name="jobs")
+app.command("follow")(jobs.follow)
+app.command("cancel")(jobs.cancel)
+app.command("result")(jobs.result)
 app.add_typer(data.app, name="data")
 app.command("verify")(verify.verify)
 app.command("report")(run_report.report)
 app.command("audit")(audit.audit)
 app.command("dropped")(dropped.dropped)
+app.command("request")(request.request)
 app.command("health")(health.health)
 app.add_typer(certs.app, name="certs")
 app.add_typer(policy.app, name="policy")

@@ -207,6 +207,27 @@ def comms(
 
 
 @app.command()
+def alignment(
+    out: Annotated[Path, typer.Option(help="Folder for alignment.json.")] = Path("runs/alignment"),
+    ids: Annotated[
+        list[int] | None, typer.Option(min=10, help="Ids of each party; repeatable. [default: 10000 and 50000]")
+    ] = None,
+    passive: Annotated[int, typer.Option(min=1, max=31, help="Passive parties.")] = 2,
+) -> None:
+    """Measure private alignment: seconds beside the bare library's in the same run, bytes, memory over set size.
+
+    A million ids of each of three parties take about eight minutes on two cores.
+    """
+    from fedora_vfl.bench import alignment as measuring
+    from fedora_vfl.process.lifecycle import run_until_done
+
+    console = Console(highlight=False)
+    work = measuring.run(ids or [10_000, 50_000], passive, out, lambda line: console.print(line, soft_wrap=True))
+    if code := run_until_done(work):
+        sys.exit(code)
+
+
+@app.command()
 def attacks(
     out: Annotated[Path, typer.Option(help="Folder for runs, which are never attacked twice, and the report.")] = Path(
         "runs/attacks"
@@ -233,6 +254,48 @@ def attacks(
         out=out, data=data, page=page, quick=quick, report_only=report_only, retry_failed=retry_failed
     )
     if code := run_until_done(command.run(asked, Console(highlight=False))):
+        sys.exit(code)
+
+
+@app.command()
+def standing(
+    count: Annotated[int, typer.Option(min=2, help="How many jobs.")] = 200,
+    seed: Annotated[int, typer.Option(help="Of the first job; each further one has the next.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for standing.csv.")] = Path("runs/standing"),
+) -> None:
+    """Run jobs in a row on one cluster, two submitted at once, and see that nobody holds more and more.
+
+    A training and a job that forgets two people, again and again; after every pair memory, open files and disk of each
+    process are looked at. Exit code 1 if one of them has grown.
+    """
+    from fedora_vfl.bench.standing import check_flat, growth, measure, write
+    from fedora_vfl.process.lifecycle import run_until_done
+
+    console = Console(highlight=False)
+
+    async def work() -> None:
+        with Progress(console=console, transient=True) as progress:
+            task = progress.add_task("jobs", total=count)
+            held = await measure(count, seed=seed, told=lambda done, _: progress.update(task, completed=done))
+        write(held, out / "standing.csv")
+        found = growth(held)
+        table = Table(title=f"What each process holds, early and after {count} jobs", title_justify="left")
+        for name in ("process", "memory, MB", "open files", "threads", "disk, kB"):
+            table.add_column(name, justify="left" if name == "process" else "right")
+        for one in found:
+            early, late = one.early, one.late
+            table.add_row(
+                one.member,
+                f"{early.memory / 1e6:.0f} → {late.memory / 1e6:.0f}",
+                f"{early.files} → {late.files}",
+                f"{early.threads} → {late.threads}",
+                f"{early.disk / 1e3:,.0f} → {late.disk / 1e3:,.0f}",
+            )
+        console.print(table)
+        console.print(f"Written to {out}: standing.csv", soft_wrap=True)
+        check_flat(found)
+
+    if code := run_until_done(work()):
         sys.exit(code)
 
 

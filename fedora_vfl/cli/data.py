@@ -39,11 +39,13 @@ class SourceGroup(TyperGroup):
     """The data sources that can be cut, which are looked up only when they are asked for."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Name the sources."""
-        return sorted(_sources())
+        """Name the sources, and what else there is."""
+        return sorted([*_sources(), *super().list_commands(ctx)])
 
     def get_command(self, ctx: Any, name: str) -> Any:
         """Return the command that cuts a source."""
+        if command := super().get_command(ctx, name):
+            return command
         known = _sources()
         if name not in known:
             ctx.fail(f"there is no data source {name!r} that can be cut; allowed: {', '.join(sorted(known))}")
@@ -96,6 +98,32 @@ def data(
         fedora data income --out parts --target ">50K" --class "<=50K" --percent 5
         fedora data digits --out parts --noise-party passive-2 --sigma 0.2
     """
+
+
+@app.command("match")
+def match(
+    party: Annotated[Path, typer.Argument(help="The party file.", metavar="PARTY.yaml")],
+    rows: Annotated[int, typer.Option(min=1, help="Show so many ids.")] = 10,
+) -> None:
+    """Show a party, on its own file, what the federation's `matching` makes of its ids; nothing leaves the machine.
+
+    Two rows that become one are an error, with both spellings.
+    """
+    from party.data.matching import matched, shown, spellings
+    from party.data.reading import read
+    from party.settings import load_party
+
+    try:
+        settings, federation = load_party(party)
+        records = read(settings.data, with_labels=settings.name == federation.active.name)
+        pairs = list(spellings(records, federation.matching, settings.data))
+        changed = [(written, normal) for written, normal in pairs if written != normal]
+        for written, normal in (changed or pairs)[:rows]:
+            print(f"{shown(written)}  →  {shown(normal)}")
+        print(f"{len(changed)} of {len(pairs)} ids are compared in another form than the file has")
+        matched(records, federation.matching, settings.data)
+    except FedoraError as error:
+        sys.exit(_complain(error))
 
 
 def _sources() -> "dict[str, type[CutSource]]":

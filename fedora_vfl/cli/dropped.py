@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedora_vfl.errors import FedoraError, SettingsError
+from fedora_vfl.settings.matching import Matching
 
 if TYPE_CHECKING:
     from party.dropped import DropList
@@ -40,7 +41,11 @@ def dropped(
     try:
         if (readmit is None) != (reason is None):
             raise SettingsError("--readmit and --reason are given together")
-        settings, _ = load_party(party)
+        settings, federation = load_party(party)
+        readmit, check = (
+            None if one is None else _as_compared(one, federation.matching, settings.data.date_format)
+            for one in (readmit, check)
+        )
         if readmit is not None and reason is not None:
             take_off(settings.keys, readmit, reason=reason)
             print(f"{readmit} is off the list: later jobs may use this row again, once all parties have readmitted it")
@@ -52,6 +57,14 @@ def dropped(
     except FedoraError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+
+
+def _as_compared(one: str, matching: Matching, written: str | None) -> str:
+    """Return an id in the form in which it stands for a row; parts of one stand between tabs."""
+    try:
+        return matching.of_written(one, date_format=written)
+    except ValueError as error:
+        raise SettingsError(f"the id {error}; parts of an id stand between tabs") from None
 
 
 def _lines(settings: "PartySettings") -> list[str]:

@@ -31,6 +31,9 @@ def run(
         ),
     ] = None,
     tls: Annotated[bool, typer.Option("--tls", help="Secure all connections, with certificates made for it.")] = False,
+    alignment: Annotated[
+        str, typer.Option(help="How parties find their common rows: plain, as all files are yours, or private.")
+    ] = "plain",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in the same folder.")] = False,
 ) -> None:
     """Start a local cluster, one process per member, run a job on it, and stop it again.
@@ -64,6 +67,7 @@ def run(
         threads=threads,
         plugins=plugin or [],
         tls=tls,
+        alignment=alignment,
     )
 
 
@@ -76,6 +80,7 @@ def run_job(
     threads: int | None = None,
     plugins: Sequence[Path] = (),
     tls: bool = False,
+    alignment: str = "plain",
 ) -> None:
     """Run a job file and print its report; exit with the code of what went wrong, if something did.
 
@@ -87,6 +92,7 @@ def run_job(
         threads: Compute threads of each party; the cores are shared out unless told.
         plugins: Python files of the user's own, which every member runs.
         tls: Whether connections are secured, with certificates made for this run.
+        alignment: How the parties find their common rows.
     """
     from fedora_vfl.cli.following import Follower
     from fedora_vfl.cli.report import finish
@@ -102,7 +108,14 @@ def run_job(
         with claimed(out, overwrite=overwrite, marker="federation.yaml"):
             with Follower(console) as follow:
                 result = await run_locally(
-                    job, origin=path, out=out, follow=follow, threads=threads, plugins=plugins, tls=tls
+                    job,
+                    origin=path,
+                    out=out,
+                    follow=follow,
+                    threads=threads,
+                    plugins=plugins,
+                    tls=tls,
+                    alignment=alignment,
                 )
             folders = [name for name in ("models", "data", "logs", "certificates") if (out / name).is_dir()]
             finish(result, out, console, also=f", and folders {', '.join(folders)}")

@@ -1,26 +1,35 @@
 """fedora submit: a job on a cluster that is already up."""
 
+import asyncio
+import contextlib
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from fedora_vfl.cli.reaching import (
+    PATIENCE,
+    CertificatesOption,
+    CoordinatorOption,
+    PatienceOption,
+    PlaintextOption,
+    Reached,
+)
+from fedora_vfl.errors import SettingsError
 from fedora_vfl.process.lifecycle import run_until_done
 
 
 def submit(
     job: Annotated[Path, typer.Argument(help="The job file.", metavar="JOB.yaml")],
-    coordinator: Annotated[str, typer.Option(help="Where the coordinator listens.", metavar="HOST:PORT")],
+    coordinator: CoordinatorOption,
     out: Annotated[Path | None, typer.Option(help="Folder for the results. [default: runs/JOB-TIME]")] = None,
-    certificates: Annotated[
-        Path | None, typer.Option(help="The operator's folder of certificates (fedora certs).", metavar="DIR")
-    ] = None,
-    plaintext: Annotated[
-        bool, typer.Option("--plaintext", help="Reach another machine without encryption and authentication.")
-    ] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Print the job's id and do not follow it.")] = False,
+    certificates: CertificatesOption = None,
+    plaintext: PlaintextOption = False,
     plugin: Annotated[
         list[Path] | None,
         typer.Option(
@@ -33,8 +42,12 @@ def submit(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an earlier result in the same folder.")
     ] = False,
+    patience: PatienceOption = PATIENCE,
 ) -> None:
-    """Run a job on a cluster that is already up, and follow it; Ctrl-C stops the job, not the cluster.
+    """Run a job on a cluster that is already up, and follow it; Ctrl-C ends the following, and not the job.
+
+    Jobs run one after the other. A job is stopped with `fedora cancel`, and followed again, from anywhere, with
+    `fedora follow`; `fedora result` fetches what it left, `fedora jobs` lists all.
 
     The parties use the data files that their own party files name, so the job's sections `data`, `backdoor` and
     `privacy` are not used. Models stay with the parties, saved under `train.save`; `train.from` is such a name here. A
@@ -51,35 +64,44 @@ def submit(
     from fedora_vfl.cli.report import finish
     from fedora_vfl.cluster.preparation import as_yaml, load_job
     from fedora_vfl.cluster.runs import claimed, keep
-    from fedora_vfl.cluster.submission import submit as submit_job
-    from fedora_vfl.settings.federation import Deadlines
-    from fedora_vfl.wire.addresses import check_address
-    from fedora_vfl.wire.tls import Credentials, check_secured
 
-    console = Console(highlight=False, markup=False)  # what members say is text
+    # What members say is text. With --detach standard output has the id alone, for scripts.
+    console = Console(highlight=False, markup=False, stderr=detach)
     folder = out or Path("runs") / f"{job.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    reached = Reached(coordinator, certificates, plaintext)
 
     async def work() -> None:
+        if detach and (out or overwrite):
+            raise SettingsError("--detach: nothing is written then; fetch the result later: fedora result ID --out DIR")
         settings = load_job(job, plugin or [])
-        check_address(coordinator, option="--coordinator")
-        credentials = Credentials.load(certificates) if certificates else None
-        check_secured(
-            coordinator, credentials, plaintext=plaintext, hint="name the operator's folder with --certificates"
-        )
-        with claimed(folder, overwrite=overwrite, marker="result.json"):
+        jobs = reached.jobs(console)
+        with contextlib.ExitStack() as claim:
+            if not detach:
+                claim.enter_context(claimed(folder, overwrite=overwrite, marker="result.json"))
             for section in ("data", "backdoor", "privacy"):
                 if getattr(settings, section):
                     console.print(f"note: the job's {section} section is not used: the parties have their own files")
-            with Follower(console) as follow:
-                result = await submit_job(
-                    coordinator,
-                    as_yaml(settings),
-                    origin=str(job),
-                    follow=follow,
-                    deadlines=Deadlines(),
-                    credentials=credentials,
-                )
+            async with jobs:
+                submitted = await jobs.submit(as_yaml(settings), origin=str(job))
+                if detach:
+                    print(submitted.id)
+                    return
+                console.print(f"job {submitted.id}", soft_wrap=True)
+                with goes_on(reached, submitted.id, console), Follower(console) as follow:
+                    result = await jobs.follow(submitted.id, follow, patience=patience)
             finish(keep(result, folder), folder, console, also="; each party keeps its own model")
 
     if code := run_until_done(work()):
         sys.exit(code)
+
+
+@contextlib.contextmanager
+def goes_on(reached: Reached, id: str, console: Console) -> Iterator[None]:
+    """Say how to come back to a job, or to stop it, if its follower is stopped."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        console.print("the job goes on at the coordinator:")
+        for verb, what in (("follow", "follow it again"), ("cancel", "stop it")):
+            console.print(f"  {reached.command(verb, id)}    # {what}", soft_wrap=True)
+        raise

@@ -40,12 +40,15 @@ def free_address() -> str:
     raise PortError("no free port was found on 127.0.0.1")
 
 
-def loopback_federation(passive: list[str], *, deadlines: Deadlines | None = None) -> Federation:
+def loopback_federation(
+    passive: list[str], *, deadlines: Deadlines | None = None, alignment: str = "plain"
+) -> Federation:
     """Describe a federation on this machine."""
     # Many processes on few cores are slow to start.
     waiting = deadlines or Deadlines(join=60 + 5 * len(passive))
     coordinator, active = Coordinator(address=free_address()), Active(address=free_address())
-    return Federation(coordinator=coordinator, active=active, passive=passive, deadlines=waiting)
+    # One user holds all files: there is nobody to hide ids from.
+    return Federation(coordinator=coordinator, active=active, passive=passive, deadlines=waiting, alignment=alignment)
 
 
 def lay_out(

@@ -62,6 +62,7 @@ def prepare(
     threads: int | None = None,
     deadlines: Deadlines | None = None,
     tls: bool = False,
+    alignment: str = "plain",
     drops: str = "for-good",
 ) -> Federation:
     """Cut the data and write all that a local run needs into its folder; `job.yaml` is what to submit to it.
@@ -73,6 +74,7 @@ def prepare(
         threads: Compute threads of each party; the cores are shared out unless told.
         deadlines: How long members wait for each other.
         tls: Whether connections are secured, with certificates made for this run.
+        alignment: How the parties find their common rows; one user's own files need not be hidden from each other.
         drops: The party files' setting of that name; experiments that forget the same rows again have `for-the-job`.
     """
     earlier, model = _earlier(job.train.load, origin.parent) if job.train.load else (None, None)
@@ -84,7 +86,8 @@ def prepare(
         # The poisoned rows are the ones to forget; their labels no longer tell which they are.
         job = job.model_copy(update={"forget": Forget(ids=list(made.poisoned))})
     files = made.files
-    federation = loopback_federation([name for name in files if name != ACTIVE], deadlines=deadlines)
+    passive = [name for name in files if name != ACTIVE]
+    federation = loopback_federation(passive, deadlines=deadlines, alignment=alignment)
     reading = {name: file.reading for name, file in files.items()}
     privacy = _privacy(job, federation, origin)
     lay_out(out, federation, reading, threads=threads, privacy=privacy, tls=tls, drops=drops)
@@ -132,7 +135,7 @@ def _backdoor(job: Job, origin: Path) -> Backdoor | None:
     if job.backdoor is None:
         return None
     forget = job.forget
-    if forget is None or forget.ids is not None or forget.pending:
+    if forget is None or forget.ids is not None or forget.pending or forget.request:
         raise SettingsError(f"{origin}: backdoor: needs `forget` with `classes` or `samples`, the rows it is put into")
     for name in ("classes", "percent", "samples"):
         if name in job.backdoor:

@@ -105,6 +105,7 @@ async def run_locally(
     deadlines: Deadlines | None = None,
     plugins: Sequence[Path] = (),
     tls: bool = False,
+    alignment: str = "plain",
 ) -> dict[str, Any]:
     """Run a job with one process per member; return its result, which is also written to `out`.
 
@@ -117,9 +118,12 @@ async def run_locally(
         deadlines: How long members wait for each other.
         plugins: Python files of the user's own, which every member runs.
         tls: Whether connections are secured, with certificates made for this run.
+        alignment: How the parties find their common rows.
     """
     with replacing(out):
-        federation = prepare(job, origin=origin, out=out, threads=threads, deadlines=deadlines, tls=tls)
+        federation = prepare(
+            job, origin=origin, out=out, threads=threads, deadlines=deadlines, tls=tls, alignment=alignment
+        )
     follow(Event(note=f"starting coordinator, {', '.join(federation.parties)}: one process each"))
     own = [word for file in plugins for word in ("--plugin", str(file.absolute()))]
     programs = {COORDINATOR: ["coordinator", *own], **{name: ["party", *own] for name in federation.parties}}

@@ -7,10 +7,11 @@ from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
 from fedora_vfl.errors import SettingsError
 from fedora_vfl.settings.files import Settings, load
+from fedora_vfl.settings.matching import Matching
 from fedora_vfl.signing import is_public_key
 from fedora_vfl.wire import addresses
 from fedora_vfl.wire.protocol import COORDINATOR, is_name
-from fedora_vfl.wire.tls import ROLES
+from fedora_vfl.wire.tls import ROLES, is_loopback
 
 
 def _checked_name(name: str) -> str:
@@ -77,7 +78,9 @@ class Federation(Settings):
     active: Active
     passive: list[Name] = Field(min_length=1, max_length=32)
     deadlines: Deadlines = Deadlines()
-    alignment: str = "plain"  # how the parties find the rows they have in common
+    alignment: str = "private"  # how the parties find the rows they have in common; `plain` shows ids to the active one
+    open_ids: bool = False  # whether ids may be compared in the open beyond one machine
+    matching: Matching = Matching()  # what may differ between two spellings of one id
     plaintext: bool = False  # whether connections beyond one machine may go without certificates
     keys: dict[str, PublicKey] = Field(default={})  # by member: the key that its signatures are checked with
 
@@ -100,6 +103,16 @@ class Federation(Settings):
                 raise ValueError(f"keys: {name!r} is not a member of this federation: {', '.join(members)}")
             if sharing := [other for other in self.keys if other != name and self.keys[other] == key]:
                 raise ValueError(f"keys: {name} and {sharing[0]} have the same key; every member has its own")
+        return self
+
+    @model_validator(mode="after")
+    def _ids_in_the_open(self) -> Self:
+        beyond = [one for one in (self.coordinator.address, self.active.address) if not is_loopback(one)]
+        if self.alignment == "plain" and beyond and not self.open_ids:
+            raise ValueError(
+                f"alignment: `plain` shows every id to the active party, and {beyond[0]} is beyond this machine: take "
+                "`private`, or ask for it by name: `open_ids: true`"
+            )
         return self
 
     @property

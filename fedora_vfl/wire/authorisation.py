@@ -33,6 +33,13 @@ class Permission:
 PERMISSIONS: dict[tuple[str, str], Permission] = {
     ("fedora.v1.Control", "Join"): Permission(("active", "passive"), "came to join", 8),
     ("fedora.v1.Jobs", "Submit"): Permission(("operator",), "came with a job"),
+    # Of an operator's own jobs; with the coordinator's own certificate of all: coordinator/jobs.py.
+    ("fedora.v1.Jobs", "Follow"): Permission(("operator", "coordinator"), "came to follow a job"),
+    ("fedora.v1.Jobs", "List"): Permission(("operator", "coordinator"), "came to list jobs"),
+    ("fedora.v1.Jobs", "Show"): Permission(("operator", "coordinator"), "came to look at a job"),
+    ("fedora.v1.Jobs", "Cancel"): Permission(("operator", "coordinator"), "came to cancel a job"),
+    ("fedora.v1.Jobs", "Fetch"): Permission(("operator", "coordinator"), "came for a job's result"),
+    ("fedora.v1.Jobs", "Prune"): Permission(("operator", "coordinator"), "came to remove jobs"),
     ("fedora.v1.Exchange", "Open"): Permission(("passive",), "came with embeddings", 8),
     # Open to every certificate of the federation: whether a process is up is no secret among its members.
     ("grpc.health.v1.Health", "Check"): Permission(ROLES, "came to ask after its health"),

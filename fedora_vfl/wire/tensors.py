@@ -19,6 +19,8 @@ FIELDS: dict[Kind, int] = {
 }
 KINDS: dict[int, Kind] = {field: kind for kind, field in FIELDS.items()}
 _OTHER_CONTENTS = {one.number for one in Parcel.DESCRIPTOR.oneofs_by_name["content"].fields} - set(KINDS)
+_MASKED = {"table": "slots", "masked": "points", "common": "tags"}  # where the values are that the cost model predicts
+_ALIGNING = {"offer", "order", "forget", "call", "plan", "working"}
 
 # Fields that a parcel, or the tensor in it, is looked through for. Honest ones have up to five; a message of many tiny
 # ones would keep the reader busy for long.
@@ -78,7 +80,11 @@ def _labelled(parcel: Parcel, data: bytes) -> Packed:
     content = parcel.WhichOneof("content")
     if content == "dual":
         return Packed(data, Kind.DUAL, sum(len(value.data) for value in parcel.dual.values))
-    return Packed(data, Kind.ALIGNMENT if content in ("offer", "order", "forget") else Kind.CONTROL, phase=("setup", 0))
+    if content in _MASKED:
+        return Packed(
+            data, Kind.ALIGNMENT, len(getattr(getattr(parcel, content), _MASKED[content])), phase=("setup", 0)
+        )
+    return Packed(data, Kind.ALIGNMENT if content in _ALIGNING else Kind.CONTROL, phase=("setup", 0))
 
 
 def _pack_tensor(parcel: TensorParcel) -> Packed:

@@ -52,6 +52,8 @@ def _open(path: Path) -> dict[str, NDArray[Any]]:
 
 def _checked_ids(arrays: dict[str, NDArray[Any]], settings: DataSettings) -> list[str]:
     path = settings.path
+    if settings.id_also:
+        raise DataError(f"{path}: ids of an npz file are one array; only tables may have ids of several columns")
     name = settings.id if settings.id in arrays else "ids"
     if name not in arrays:
         raise DataError(f"{path}: has no array `ids`; its arrays are {listing(arrays)}")

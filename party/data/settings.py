@@ -2,7 +2,7 @@
 
 from collections.abc import Container
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
@@ -13,7 +13,10 @@ class DataSettings(Settings):
     """A party's own data file."""
 
     path: Path  # .csv, .csv.gz, .tsv, .parquet or .npz
-    id: str = "id"  # the column, or array, of sample ids; an npz file may also call it `ids`
+    # The column, or array, of sample ids, or a list of columns that make one; an npz file may also call it `ids`.
+    id: str = "id"
+    id_also: list[str] = Field(default_factory=list)  # the further columns, if `id` is not written as a list
+    date_format: str | None = None  # how this file writes dates in ids, such as %d.%m.%Y; by default 2026-03-01
     label: str | None = None  # the active party's column of labels; by default `label`, in an npz file `labels`
     split: str = "split"  # a column that says train, validation, test or probe; without it, the id decides
     truth: str = "truth"  # the active party's column of true classes, read if there is one; see docs/backdoors.md
@@ -23,8 +26,24 @@ class DataSettings(Settings):
     categorical: list[str] = Field(default_factory=list)
     ignore: list[str] = Field(default_factory=list)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _several_columns(cls, value: Any) -> Any:
+        """Take a list of columns for the first and the further ones."""
+        if isinstance(value, dict) and isinstance(value.get("id"), list) and value["id"]:
+            first, *further = value["id"]
+            return {**value, "id": first, "id_also": further}
+        return value
+
+    @property
+    def id_columns(self) -> list[str]:
+        """All columns that an id is made of."""
+        return [self.id, *self.id_also]
+
     @model_validator(mode="after")
     def _one_kind_each(self) -> Self:
+        if len(set(self.id_columns)) < len(self.id_columns):
+            raise ValueError("`id` names a column twice")
         named = [*self.numeric, *self.categorical, *self.ignore]
         for name in named:
             if named.count(name) > 1:
@@ -44,5 +63,5 @@ class DataSettings(Settings):
     def holds_truth(self, names: Container[str]) -> bool:
         """Tell whether the active party's file, by its columns, says what the true classes are."""
         # Somebody's labels may be called `truth`, or a feature.
-        others = (self.id, self.label, self.split, *self.numeric, *self.categorical, *self.ignore)
+        others = (*self.id_columns, self.label, self.split, *self.numeric, *self.categorical, *self.ignore)
         return self.truth in names and self.truth not in others

@@ -10,6 +10,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from fedora_vfl.errors import DataError
+from fedora_vfl.settings.matching import SEPARATOR
 from party.data.checking import (
     Locate,
     by_row,
@@ -42,7 +43,7 @@ def read_table(settings: DataSettings, *, with_labels: bool) -> Records:
     path = settings.path
     source = _open_parquet(path) if path.suffix.lower() == ".parquet" else _open_csv(path)
     special = _special_columns(settings, source, with_labels=with_labels)
-    ids = checked_ids(_ids(source, settings.id), path, source.locate)
+    ids = checked_ids(_joined(source, settings.id_columns), path, source.locate)
     labels = split = truth = None
     if with_labels:
         name = special["label"]
@@ -87,7 +88,7 @@ def _open_parquet(path: Path) -> _Source:
 def _special_columns(settings: DataSettings, source: _Source, *, with_labels: bool) -> dict[str, str]:
     """Find the columns that are not features."""
     overruled = [*settings.numeric, *settings.categorical, *settings.ignore]
-    special = {"id": settings.id}
+    special = {"id": settings.id, **{f"id ({name})": name for name in settings.id_also}}
     if with_labels:
         special["label"] = settings.label or "label"
     for role, name in special.items():
@@ -113,12 +114,19 @@ def _special_columns(settings: DataSettings, source: _Source, *, with_labels: bo
     return special
 
 
+def _joined(source: _Source, names: list[str]) -> list[str | None]:
+    """Return the ids, which may be made of several columns."""
+    columns = [_ids(source, name) for name in names]
+    return [SEPARATOR.join(filter(None, parts)) if all(parts) else None for parts in zip(*columns, strict=True)]
+
+
 def _ids(source: _Source, name: str) -> list[str | None]:
     array = stripped(source.columns[name])
     ids = texts(array)
     # Whole-numbered floats are what becomes of integers in a table that once had gaps.
     whole = all(value is None or value.lstrip("-").isdecimal() for value in ids)
-    if is_text(array.type) or pa.types.is_integer(array.type) or (pa.types.is_floating(array.type) and whole):
+    dates = pa.types.is_date(array.type) or pa.types.is_timestamp(array.type)
+    if is_text(array.type) or pa.types.is_integer(array.type) or (pa.types.is_floating(array.type) and whole) or dates:
         return ids
     raise DataError(f"{source.path}: id column `{name}` holds {array.type}; ids should be text or integers")
 

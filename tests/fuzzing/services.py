@@ -62,9 +62,13 @@ async def _join(channel: grpc.aio.Channel, data: bytes, number: int) -> None:
 
 
 async def _submit(channel: grpc.aio.Channel, data: bytes, number: int) -> None:
-    submit: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(path(SUBMIT))
+    submit: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(path(SUBMIT))
     call = submit(data)
-    await _bounded(call, call.read)
+
+    async def answer() -> object:
+        return await call
+
+    await _bounded(call, answer)
 
 
 async def _stream(call: "grpc.aio.StreamStreamCall[bytes, bytes]", data: bytes, number: int, first: bytes) -> None:

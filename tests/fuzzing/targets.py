@@ -29,6 +29,7 @@ from fedora_vfl.settings.federation import Federation
 from fedora_vfl.settings.files import parse
 from fedora_vfl.signing import canonical, parse_canonical
 from fedora_vfl.wire.link import unpack_control
+from fedora_vfl.wire.pieces import is_piece, read_piece
 from fedora_vfl.wire.tensors import TensorParcel, unpack
 from party.settings import PartySettings
 from party.state import MODEL_FORMAT
@@ -98,6 +99,11 @@ def _tensors(data: bytes) -> None:
     if isinstance(parcel, TensorParcel):
         values = parcel.encoding().decode(memoryview(parcel.data), parcel.rows, parcel.width)
         assert values.shape == (parcel.rows, parcel.width)
+
+
+def _pieces(data: bytes) -> None:
+    whole, part = read_piece(data if is_piece(data) else b"\x4a" + data)
+    assert len(part) <= min(whole, len(data))
 
 
 def _from_party(data: bytes) -> None:
@@ -186,6 +192,7 @@ def _duals(data: bytes) -> None:
 
 TARGETS: dict[str, Target] = {
     "tensors": Target(_tensors, (ValueError,), "exchange"),
+    "pieces": Target(_pieces, (ValueError,), "exchange"),
     "duals": Target(_duals, (ValueError, PartyError), "exchange"),
     "from-party": Target(_from_party, (ValueError,), "control"),
     "from-coordinator": Target(_from_coordinator, (ValueError,), "party"),

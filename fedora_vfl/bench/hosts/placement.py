@@ -21,6 +21,7 @@ def move(folder: Path, federation: Federation, network: Network, *, plaintext: b
             "coordinator": federation.coordinator.model_copy(update={"address": coordinator}),
             "active": federation.active.model_copy(update={"address": active}),
             "plaintext": plaintext,
+            "open_ids": True,  # all hosts are this machine
         }
     )
     path = folder / "federation.yaml"

@@ -89,7 +89,7 @@ class Welcome(_message.Message):
     def __init__(self, version: _Optional[str] = ...) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("job", "seed", "passive", "model", "encoding", "load", "alignment", "allow_remembering", "submitted_by", "take_up_pending", "saves")
+    __slots__ = ("job", "seed", "passive", "model", "encoding", "load", "alignment", "allow_remembering", "matching", "submitted_by", "take_up_pending", "saves")
     JOB_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     PASSIVE_FIELD_NUMBER: _ClassVar[int]
@@ -98,6 +98,7 @@ class Setup(_message.Message):
     LOAD_FIELD_NUMBER: _ClassVar[int]
     ALIGNMENT_FIELD_NUMBER: _ClassVar[int]
     ALLOW_REMEMBERING_FIELD_NUMBER: _ClassVar[int]
+    MATCHING_FIELD_NUMBER: _ClassVar[int]
     SUBMITTED_BY_FIELD_NUMBER: _ClassVar[int]
     TAKE_UP_PENDING_FIELD_NUMBER: _ClassVar[int]
     SAVES_FIELD_NUMBER: _ClassVar[int]
@@ -109,13 +110,14 @@ class Setup(_message.Message):
     load: str
     alignment: str
     allow_remembering: bool
+    matching: str
     submitted_by: str
     take_up_pending: bool
     saves: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., encoding: _Optional[str] = ..., load: _Optional[str] = ..., alignment: _Optional[str] = ..., allow_remembering: _Optional[bool] = ..., submitted_by: _Optional[str] = ..., take_up_pending: _Optional[bool] = ..., saves: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., encoding: _Optional[str] = ..., load: _Optional[str] = ..., alignment: _Optional[str] = ..., allow_remembering: _Optional[bool] = ..., matching: _Optional[str] = ..., submitted_by: _Optional[str] = ..., take_up_pending: _Optional[bool] = ..., saves: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Ready(_message.Message):
-    __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training", "forgotten_rows", "repeatable_start", "pending")
+    __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training", "forgotten_rows", "repeatable_start", "pending", "aligned")
     OWN_ROWS_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     EMBEDDING_FIELD_NUMBER: _ClassVar[int]
@@ -130,6 +132,7 @@ class Ready(_message.Message):
     FORGOTTEN_ROWS_FIELD_NUMBER: _ClassVar[int]
     REPEATABLE_START_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
+    ALIGNED_FIELD_NUMBER: _ClassVar[int]
     own_rows: int
     parameters: int
     embedding: int
@@ -144,27 +147,46 @@ class Ready(_message.Message):
     forgotten_rows: int
     repeatable_start: bool
     pending: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ..., probe: _Optional[int] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ..., forgotten_rows: _Optional[int] = ..., repeatable_start: _Optional[bool] = ..., pending: _Optional[_Iterable[str]] = ...) -> None: ...
+    aligned: Aligned
+    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ..., probe: _Optional[int] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ..., forgotten_rows: _Optional[int] = ..., repeatable_start: _Optional[bool] = ..., pending: _Optional[_Iterable[str]] = ..., aligned: _Optional[_Union[Aligned, _Mapping]] = ...) -> None: ...
+
+class Aligned(_message.Message):
+    __slots__ = ("masked", "told", "kept")
+    MASKED_FIELD_NUMBER: _ClassVar[int]
+    TOLD_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    masked: int
+    told: int
+    kept: bool
+    def __init__(self, masked: _Optional[int] = ..., told: _Optional[int] = ..., kept: _Optional[bool] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("ids", "classes", "samples", "pending", "seed")
+    __slots__ = ("ids", "classes", "samples", "pending", "request", "seed")
     IDS_FIELD_NUMBER: _ClassVar[int]
     CLASSES_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     ids: Ids
     classes: Classes
     samples: int
     pending: Pending
+    request: Handed
     seed: int
-    def __init__(self, ids: _Optional[_Union[Ids, _Mapping]] = ..., classes: _Optional[_Union[Classes, _Mapping]] = ..., samples: _Optional[int] = ..., pending: _Optional[_Union[Pending, _Mapping]] = ..., seed: _Optional[int] = ...) -> None: ...
+    def __init__(self, ids: _Optional[_Union[Ids, _Mapping]] = ..., classes: _Optional[_Union[Classes, _Mapping]] = ..., samples: _Optional[int] = ..., pending: _Optional[_Union[Pending, _Mapping]] = ..., request: _Optional[_Union[Handed, _Mapping]] = ..., seed: _Optional[int] = ...) -> None: ...
 
 class Ids(_message.Message):
     __slots__ = ("ids",)
     IDS_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Handed(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class Pending(_message.Message):
     __slots__ = ("jobs",)
@@ -347,30 +369,175 @@ class Idle(_message.Message):
     def __init__(self) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("protocol", "settings", "origin")
+    __slots__ = ("protocol", "settings", "origin", "token")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     settings: str
     origin: str
-    def __init__(self, protocol: _Optional[int] = ..., settings: _Optional[str] = ..., origin: _Optional[str] = ...) -> None: ...
+    token: bytes
+    def __init__(self, protocol: _Optional[int] = ..., settings: _Optional[str] = ..., origin: _Optional[str] = ..., token: _Optional[bytes] = ...) -> None: ...
+
+class Submitted(_message.Message):
+    __slots__ = ("id", "waiting", "failure")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    waiting: int
+    failure: _failure_pb2.Failure
+    def __init__(self, id: _Optional[str] = ..., waiting: _Optional[int] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class JobName(_message.Message):
+    __slots__ = ("protocol", "id")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    id: str
+    def __init__(self, protocol: _Optional[int] = ..., id: _Optional[str] = ...) -> None: ...
+
+class Following(_message.Message):
+    __slots__ = ("job", "after")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    job: JobName
+    after: int
+    def __init__(self, job: _Optional[_Union[JobName, _Mapping]] = ..., after: _Optional[int] = ...) -> None: ...
+
+class Listing(_message.Message):
+    __slots__ = ("protocol",)
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    def __init__(self, protocol: _Optional[int] = ...) -> None: ...
+
+class JobList(_message.Message):
+    __slots__ = ("jobs", "others", "failure")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobSummary]
+    others: int
+    failure: _failure_pb2.Failure
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobSummary, _Mapping]]] = ..., others: _Optional[int] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class JobSummary(_message.Message):
+    __slots__ = ("id", "state", "submitted_by", "origin", "submitted", "started", "ended", "waiting", "missed", "reason")
+    class MissedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_BY_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    MISSED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    state: str
+    submitted_by: str
+    origin: str
+    submitted: float
+    started: float
+    ended: float
+    waiting: int
+    missed: _containers.ScalarMap[str, float]
+    reason: str
+    def __init__(self, id: _Optional[str] = ..., state: _Optional[str] = ..., submitted_by: _Optional[str] = ..., origin: _Optional[str] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., ended: _Optional[float] = ..., waiting: _Optional[int] = ..., missed: _Optional[_Mapping[str, float]] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class JobDescription(_message.Message):
+    __slots__ = ("summary", "settings", "happenings", "failure")
+    SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    HAPPENINGS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    summary: JobSummary
+    settings: str
+    happenings: _containers.RepeatedCompositeFieldContainer[Happening]
+    failure: _failure_pb2.Failure
+    def __init__(self, summary: _Optional[_Union[JobSummary, _Mapping]] = ..., settings: _Optional[str] = ..., happenings: _Optional[_Iterable[_Union[Happening, _Mapping]]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class Happening(_message.Message):
+    __slots__ = ("time", "note", "phase")
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    time: float
+    note: str
+    phase: PhaseHappening
+    def __init__(self, time: _Optional[float] = ..., note: _Optional[str] = ..., phase: _Optional[_Union[PhaseHappening, _Mapping]] = ...) -> None: ...
+
+class PhaseHappening(_message.Message):
+    __slots__ = ("finished", "over", "attempts")
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    OVER_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    finished: PhaseFinished
+    over: bool
+    attempts: int
+    def __init__(self, finished: _Optional[_Union[PhaseFinished, _Mapping]] = ..., over: _Optional[bool] = ..., attempts: _Optional[int] = ...) -> None: ...
+
+class Cancelled(_message.Message):
+    __slots__ = ("id", "failure")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    failure: _failure_pb2.Failure
+    def __init__(self, id: _Optional[str] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class Fetched(_message.Message):
+    __slots__ = ("id", "result", "failure")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    result: Result
+    failure: _failure_pb2.Failure
+    def __init__(self, id: _Optional[str] = ..., result: _Optional[_Union[Result, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class Pruning(_message.Message):
+    __slots__ = ("protocol", "ids", "older")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    OLDER_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    older: float
+    def __init__(self, protocol: _Optional[int] = ..., ids: _Optional[_Iterable[str]] = ..., older: _Optional[float] = ...) -> None: ...
+
+class Pruned(_message.Message):
+    __slots__ = ("ids", "failure")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    failure: _failure_pb2.Failure
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class Event(_message.Message):
-    __slots__ = ("note", "started", "progress", "finished", "failure", "result")
+    __slots__ = ("note", "started", "progress", "finished", "failure", "result", "number")
     NOTE_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
     note: str
     started: PhaseStarted
     progress: _phase_pb2.Progress
     finished: PhaseFinished
     failure: _failure_pb2.Failure
     result: Result
-    def __init__(self, note: _Optional[str] = ..., started: _Optional[_Union[PhaseStarted, _Mapping]] = ..., progress: _Optional[_Union[_phase_pb2.Progress, _Mapping]] = ..., finished: _Optional[_Union[PhaseFinished, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., result: _Optional[_Union[Result, _Mapping]] = ...) -> None: ...
+    number: int
+    def __init__(self, note: _Optional[str] = ..., started: _Optional[_Union[PhaseStarted, _Mapping]] = ..., progress: _Optional[_Union[_phase_pb2.Progress, _Mapping]] = ..., finished: _Optional[_Union[PhaseFinished, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., result: _Optional[_Union[Result, _Mapping]] = ..., number: _Optional[int] = ...) -> None: ...
 
 class PhaseStarted(_message.Message):
     __slots__ = ("name", "round", "of_rounds", "phase")
