@@ -19,8 +19,8 @@ STAYING = ("audit_remaining_auc", "audit_remaining_vulnerable_auc")
 WORDS = {
     "forgotten": "Nothing of the forgotten rows was found that a Retrain would not show.",
     "remembered": "The model still remembers forgotten rows: attacks find them more easily than after a Retrain.",
-    "hidden": "The model hides the rows and has not forgotten them as a Retrain would: it is less sure of them than of "
-    "rows that it never saw, and that gives them away.",
+    "hidden": "The model hides the rows and has not forgotten them as a Retrain would: it is less sure of them than a "
+    "model that never saw them, and that gives them away.",
     "different": "Attacks do not find the forgotten rows, but the model's losses on them are spread otherwise than "
     "those of Retrains.",
     "no power": "The attacks found nothing before the forgetting either, so that finding nothing now says little.",
@@ -68,11 +68,20 @@ def finding(measured: dict[str, Figures]) -> str:
         return "hidden"
     losses = yardstick.get(LOSSES)
     if LOSSES in known and losses and _apart(unlearned[LOSSES], losses) and unlearned[LOSSES] > losses.most:
-        return "different"
+        return "hidden" if _unsure(unlearned, yardstick) else "different"
     powers = [(original[name], fair) for name in ATTACKS if original.get(name) and (fair := yardstick.get(name))]
     if not any(_apart(value, fair) and value > fair.mean for value, fair in powers):
         return "no power"
     return "forgotten"
+
+
+def _unsure(unlearned: Figures, yardstick: Yardstick) -> bool:
+    """Tell whether predictions of forgotten rows are nearer to uniform than those of any Retrain, by more than chance.
+
+    Of two classes a uniform prediction is no sign of membership to an attack, as unseen rows have it too.
+    """
+    entropy, fair = unlearned.get("forget_entropy"), yardstick.get("forget_entropy")
+    return bool(entropy is not None and fair and entropy > fair.most and fair.beyond(entropy) is not False)
 
 
 def _apart(value: float, fair: Spread) -> bool:

@@ -294,11 +294,12 @@ def test_a_job_is_audited_and_every_truth_called_by_its_name(audited_run: tuple[
     figures = result["audit"]["figures"]
     assert result["audit"]["finding"] == "remembered", result["audit"]
     assert not any(name.startswith("reference") for name in figures), "no figure of a reference leaves"
-    retrains = {name: figures[name] for name in ("retrain", "retrain-2", "retrain-3")}
+    retrains = {name: result[name] for name in ("retrain", "retrain-2", "retrain-3")}
 
     def called(model: str) -> str:
-        return finding({"original": figures["original"], "unlearned": figures[model], **retrains})
+        return finding({"original": result["original"], "unlearned": result[model], **retrains})
 
+    assert result["hide"]["forget_entropy"] > 0.95 * math.log(2), "its predictions are near to uniform"
     assert called("hide") == "hidden"
     assert called("anew") in ("forgotten", "different")
     assert all((out / "models" / "active" / f"reference-{number}.safetensors").exists() for number in (1, 2, 3))
