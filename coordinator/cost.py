@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fedora_vfl.sampling.rows import rows_of
+from fedora_vfl.wire.choice import Encodings
 from fedora_vfl.wire.encodings import TensorEncoding
 from fedora_vfl.wire.masking import alignment_bytes
 from protos.fedora.v1.control_pb2 import Ready
+from protos.fedora.v1.meter_pb2 import Kind
 from protos.fedora.v1.phase_pb2 import Phase, Samples
 
 
@@ -16,18 +18,19 @@ class CostModel:
 
     rows: dict["Samples.Set", int]  # size of each sample set
     embedding: int  # d_h
-    encoding: type[TensorEncoding]
-    passive: int  # number of passive parties
+    links: Mapping[str, Encodings]  # by passive party
 
     def predict(self, phase: Phase) -> int:
-        """Bytes of all encoded batches × directions × passive parties that take part."""
+        """Return the bytes of all encoded batches, one way or both, of the passive parties that take part."""
+        kinds = [Kind.EMBEDDING] if phase.forward_only else [Kind.EMBEDDING, Kind.GRADIENT]
+        online = [link for name, link in self.links.items() if name not in phase.offline]
+        return sum(self._one_way(phase, link.way(kind, phase).encoding) for link in online for kind in kinds)
+
+    def _one_way(self, phase: Phase, encoding: type[TensorEncoding]) -> int:
         rows = rows_of(phase.over, self.rows.get(phase.over.set, 0))
         batches, rest = divmod(rows, phase.plan.batch_size)
-        one_way = batches * self.encoding.nbytes(phase.plan.batch_size, self.embedding)
-        if rest:
-            one_way += self.encoding.nbytes(rest, self.embedding)
-        directions = 1 if phase.forward_only else 2
-        return one_way * directions * (self.passive - len(phase.offline))
+        whole = batches * encoding.nbytes(phase.plan.batch_size, self.embedding)
+        return whole + (encoding.nbytes(rest, self.embedding) if rest else 0)
 
 
 def predict_alignment(ready: Mapping[str, Ready], *, active: str) -> int:

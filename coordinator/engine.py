@@ -34,7 +34,8 @@ from fedora_vfl.process import logs
 from fedora_vfl.sampling.rows import rows_of
 from fedora_vfl.settings.bounds import MOST_BATCH_VALUES
 from fedora_vfl.settings.federation import Federation
-from fedora_vfl.wire.encodings import encoding_named
+from fedora_vfl.wire.choice import encodings_of
+from fedora_vfl.wire.link import READ_AHEAD_BYTES
 from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.control_pb2 import (
     Accepted,
@@ -69,6 +70,7 @@ Tell = Callable[[Event], Awaitable[None]]
 # What one party waits for at another is bounded there; the coordinator, which waits for both, lets it speak first.
 GRACE_SECONDS = 2.0
 MOST_ANSWER_BYTES = 1024 * 1024  # figures, a signed statement, a training's settings
+MOST_UNDER_WAY = READ_AHEAD_BYTES // 4  # values of float32 that the other end would hold
 MOST_BOOK_BYTES = 64 * 1024  # of one phase: lines for every other member and kind of message
 
 
@@ -123,7 +125,7 @@ class Engine:
             Samples.REMAINING: active.train,
         }
         self.predicted_alignment = predict_alignment(ready, active=self._active)
-        self._cost = CostModel(self.rows, active.embedding, encoding_named(setup.encoding), len(setup.passive))
+        self._cost = CostModel(self.rows, active.embedding, encodings_of(setup))
         return ready
 
     async def request(self, request: Request) -> Accepted:
@@ -260,6 +262,11 @@ class Engine:
         if batch * self._cost.embedding > MOST_BATCH_VALUES:
             said = f"{batch} rows of {phase.name} with embeddings of width {self._cost.embedding}"
             raise SettingsError(f"batch_size: {said} are more than a message may hold: choose smaller batches")
+        if batch * self._cost.embedding * (1 + phase.schedule.overlap) > MOST_UNDER_WAY:
+            said = (
+                f"{1 + phase.schedule.overlap} batches of {batch} rows with embeddings of width {self._cost.embedding}"
+            )
+            raise SettingsError(f"train.overlap: {said} are more than may be under way: choose fewer or smaller ones")
         if phase.checkpoint:
             self._checkpoints.append((len(self.history), self.identity))
         self._phases += 1

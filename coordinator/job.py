@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import AliasChoices, Field, PositiveInt, field_validator, model_validator
+from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from coordinator.methods.catalogue import Fedora, MethodSettings
 from coordinator.methods.registry import Unlearn
 from coordinator.train import Train
+from coordinator.wire import Wire
 from fedora_vfl.certificates.joint import Kind
-from fedora_vfl.settings.bounds import BatchSize
+from fedora_vfl.settings.bounds import BatchSize, RoundsOrNone
 from fedora_vfl.settings.files import Settings
 from fedora_vfl.settings.model import Model, ModelName
-from fedora_vfl.wire.encodings import ENCODINGS
 from fedora_vfl.wire.protocol import MOST_REQUESTED_IDS
 
 MOST_CLASSES = 10_000  # more than any table here has
@@ -21,21 +21,11 @@ MOST_REFERENCES = 64
 MOST_COMPARED = 16  # each runs as long as a job of its own
 
 
-class Wire(Settings):
-    """How values travel."""
-
-    encoding: Annotated[str, Field(validation_alias=AliasChoices("encoding", "dtype"))] = "float32"
-
-    @field_validator("encoding")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        return ENCODINGS.get(name).name
-
-
 class Evaluate(Settings):
     """How a model is measured."""
 
     batch_size: BatchSize = 1024
+    every: RoundsOrNone = 0  # also after so many epochs of training; 0: at its end only
 
 
 class Forget(Settings):

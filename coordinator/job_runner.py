@@ -18,7 +18,7 @@ from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.proof import proof
 from coordinator.methods.registry import METHODS, Unlearn
 from coordinator.methods.repeated import repeated
-from coordinator.methods.training import training
+from coordinator.methods.training import Looks, training
 from coordinator.phases import VALIDATION
 from coordinator.result import ModelRecord, forgotten_rows, result
 from coordinator.train import Train
@@ -31,6 +31,7 @@ from fedora_vfl.settings.federation import Federation
 from fedora_vfl.settings.files import parse
 from fedora_vfl.settings.model import MODEL_NAME
 from fedora_vfl.signing import SigningKey, canonical
+from fedora_vfl.wire.choice import told
 from fedora_vfl.wire.protocol import VERSION
 from protos.fedora.v1.control_pb2 import Classes, Handed, Ids, Pending, Ready, Request, Result, Setup, Statement
 from protos.fedora.v1.phase_pb2 import Samples
@@ -80,6 +81,7 @@ class JobRunner:
         self._models: dict[str, ModelRecord] = {}
         self._dropping = False  # whether parties may have dropped the rows
         self._requests = [self._number]  # to forget, each by the job that brought it
+        self._wire: dict[str, dict[str, str | bool]] = {}  # how tensors travel, where not as they are
         self._commitment = ""  # of all parties to the rows to forget
         self._training = job.train  # how the original model came about, also where it was loaded
         self._auditing = Auditing(job, engine)
@@ -125,12 +127,14 @@ class JobRunner:
             matching=self._federation.matching.model_dump_json(),
             model=job.model.model_dump_json() if job.model else "",
             encoding=job.wire.encoding,
+            links=job.wire.links(list(self._federation.passive)),
             load=job.train.load or "",
             allow_remembering=job.train.allow_remembering,
             take_up_pending=bool(job.forget and job.forget.pending),
             saves=job.new_names(),
             submitted_by=self._submitted_by,
         )
+        self._wire = told(setup)
         ready = await self._engine.setup(setup)
         common = ready[self._federation.active.name]
         if common.training and not job.train.rounds:
@@ -169,7 +173,8 @@ class JobRunner:
     async def _train(self) -> None:
         """Train the original model, measure it and save it."""
         job, engine = self._job, self._engine
-        await engine.perform(training(job.train, seed=job.seed), rounds=job.train.rounds)
+        between = Looks(job.evaluate.every, job.evaluate.batch_size) if job.evaluate.every else None
+        await engine.perform(training(job.train, seed=job.seed, looks=between), rounds=job.train.rounds)
         if job.forget:
             await self._measure(ORIGINAL, ["train"], saved_as=job.train.save, overwrite=job.train.overwrite)
         else:
@@ -268,7 +273,7 @@ class JobRunner:
             request=JointRequest(rows=task.forget, commitment=self._commitment, asked=digest(asked)),
             method=Method(
                 name=unlearn.method,
-                settings=unlearn.model_dump(mode="json"),
+                settings=unlearn.model_dump(mode="json") | ({"wire": self._wire} if self._wire else {}),
                 # What is said of recovery is said only where there was one.
                 goal=None if ending.pushed and goal == "as-retrained" else goal,
                 dual=settings.dual if settings else None,

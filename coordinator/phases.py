@@ -1,6 +1,6 @@
 """The vocabulary of methods: sample sets, losses, update rules, and phases made of them."""
 
-from protos.fedora.v1.phase_pb2 import Augmentation, CrossEntropy, Loss, Observe, Phase, Plan, Samples, Update
+from protos.fedora.v1.phase_pb2 import Augmentation, CrossEntropy, Loss, Observe, Phase, Plan, Samples, Schedule, Update
 
 TRAIN = Samples(set=Samples.TRAIN, share=1)
 VALIDATION = Samples(set=Samples.VALIDATION, share=1)
@@ -31,6 +31,7 @@ def learn(
     seed: int,
     loss: Loss = CROSS_ENTROPY,
     augmentation: Augmentation | None = None,
+    schedule: Schedule | None = None,
 ) -> Phase:
     """Return a phase that changes parameters over shuffled batches, the networks in train mode."""
     plan = Plan(seed=seed, batch_size=batch_size, shuffle=True)
@@ -43,6 +44,7 @@ def learn(
         update=update,
         train_mode=True,
         augmentation=augmentation,
+        schedule=schedule,
     )
 
 

@@ -7,6 +7,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 from fedora_vfl.settings.bounds import BatchSize, RoundsOrNone
 from fedora_vfl.settings.files import Settings
 from fedora_vfl.settings.model import ModelName
+from fedora_vfl.wire.protocol import MOST_LOCAL_STEPS, MOST_OVERLAP
 
 
 class Augment(Settings):
@@ -33,6 +34,8 @@ class Train(Settings):
     decay: Annotated[float, Field(gt=0, le=1)] = 0.1  # step: factor of each decay
     warmup: RoundsOrNone = 0  # epochs of linear growth to the full rate
     augment: Augment = Augment()
+    overlap: Annotated[int, Field(ge=0, le=MOST_OVERLAP)] = 0  # batches under way beside the one that is due
+    local_steps: Annotated[int, Field(ge=1, le=MOST_LOCAL_STEPS)] = 1  # steps for one exchange
     load: Annotated[str | None, Field(alias="from")] = None
     allow_remembering: bool = False  # also `from` a model that predates a request which was honoured since
     save: ModelName = "original"

@@ -22,6 +22,7 @@ from party.handed_request import handed_rows
 from party.kept_alignment import are_places
 from party.request import ROW_BYTES, resolve
 from party.role import Role, Tell
+from party.schedule import Schedule
 from party.updates import Rule
 from protos.fedora.v1.control_pb2 import Assess, Assessment, Ids, Request, Setup
 from protos.fedora.v1.exchange_pb2 import Forget, Order, Parcel
@@ -46,7 +47,7 @@ class Active(Role):
         split = assign(records.ids, records.split, self.context.settings.data.test_fraction, origin=records.origin)
         links = [await self._exchange_server.arrival(self.job.job, name) for name in self.job.passive]
         clock = self.context.metrics.clock
-        self.exchanges = [TensorExchange(link, self.job.encoding, 0, clock) for link in links]
+        self.exchanges = [TensorExchange(link, self.encodings[link.peer], clock, passive=link.peer) for link in links]
         held = set(self.ids)
         ids = {one: part for one, part in zip(records.ids, split, strict=True) if one in held}
         return await self.alignment.arrange(links, ids, timeout=federation.deadlines.setup)
@@ -60,7 +61,7 @@ class Active(Role):
         kept: list[tuple[Tensor, dict[str, Tensor]]] = []
         for step, rows in enumerate(drawn):
             own = [state.embed(rows, phase, step)] if state.inputs else []
-            sent = await self._collect(online, phase, step, len(rows))
+            sent = await self._collect(online, phase, step, rows)
             if rule.needs_gradients:
                 for embedding in sent.values():
                     embedding.requires_grad_()
@@ -72,6 +73,7 @@ class Active(Role):
                 torch.autograd.backward(losses.reduce(phase.loss, each, report.rows))
                 await self._answer(online, phase, step, rows, sent)
                 rule.step()
+                self._step_again(phase, step, rows, sent, rule, report)
             report.correct += int((logits.detach().argmax(dim=1) == labels).sum())
             if phase.update.observe.record or phase.update.observe.confidence:
                 kept.append((logits.cpu(), {name: sent[name] for name in phase.update.observe.cache}))
@@ -81,6 +83,19 @@ class Active(Role):
                 mean = report.loss_sum / seen if self.consent.tells_progress else None
                 await tell(Progress(phase=phase.number, steps=step + 1, of_steps=len(drawn), loss=mean))
         self._keep(phase, drawn, kept)
+
+    def _step_again(
+        self, phase: Phase, step: int, rows: Tensor, sent: Mapping[str, Tensor], rule: Rule, report: Report
+    ) -> None:
+        """Take the further steps of a schedule, with the embeddings as they came and everything of one's own anew."""
+        state, kept = self.state, {name: one.detach() for name, one in sent.items()}
+        assert state.labels is not None
+        for _ in range(1, Schedule.of(phase).local_steps):
+            own = [state.embed(rows, phase, step)] if state.inputs else []
+            logits: Tensor = state.networks["top"](torch.cat([*self._in_order(kept, rows), *own], dim=1))
+            each = losses.per_sample(phase.loss, logits, state.labels[rows].to(state.device))
+            torch.autograd.backward(losses.reduce(phase.loss, each, report.rows))
+            rule.step()
 
     def _in_order(self, sent: Mapping[str, Tensor], rows: Tensor) -> list[Tensor]:
         """Return every passive party's embedding of some rows, those of parties that are offline from memory."""
@@ -175,7 +190,9 @@ class Active(Role):
         state.figures[model] = state.figures.get(model, {}) | told
         return Assessment(figures=told, left_out=left_out)
 
-    async def _collect(self, online: Sequence[TensorExchange], phase: Phase, step: int, rows: int) -> dict[str, Tensor]:
+    async def _collect(
+        self, online: Sequence[TensorExchange], phase: Phase, step: int, rows: Tensor
+    ) -> dict[str, Tensor]:
         """Return every passive party's embedding of one batch."""
         timeout = self.context.federation.deadlines.step
         due = (one.receive(Kind.EMBEDDING, phase, step, rows, timeout=timeout) for one in online)
@@ -192,7 +209,7 @@ class Active(Role):
         for exchange in online:
             party = exchange.link.peer
             gradient = self.noise.apply(_gradient(sent[party]), rows, phase.number, step, party)
-            await exchange.send(Kind.GRADIENT, phase, step, gradient, timeout=timeout)
+            await exchange.send(Kind.GRADIENT, phase, step, gradient, rows, timeout=timeout)
 
     def _finite(self, loss: float, phase: Phase, step: int) -> float:
         """Pass a loss on, unless there is nothing to learn from it."""

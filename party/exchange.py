@@ -6,11 +6,12 @@ import time
 from torch import Tensor
 
 from fedora_vfl.errors import FedoraError, PartyError, TooLargeError, from_failure
-from fedora_vfl.wire.encodings import encoding_named
+from fedora_vfl.wire.choice import Encodings
 from fedora_vfl.wire.link import CALLER, Link
 from fedora_vfl.wire.protocol import COORDINATOR
 from fedora_vfl.wire.tensors import TensorParcel, agreed_in
 from party.clock import SENDING, WAITING, Clock
+from party.codec import Codec, LinkMemory
 from protos.fedora.v1.control_pb2 import Setup
 from protos.fedora.v1.exchange_pb2 import Parcel
 from protos.fedora.v1.failure_pb2 import Failure
@@ -57,23 +58,32 @@ async def expect(
 class TensorExchange:
     """Embeddings and gradients over one link, for one job."""
 
-    def __init__(self, link: ExchangeLink, encoding: str, width: int, clock: Clock) -> None:
-        self.link, self.width = link, width
-        self._encoding, self._clock = encoding_named(encoding)(), clock
+    def __init__(self, link: ExchangeLink, encodings: Encodings, clock: Clock, *, passive: str) -> None:
+        """`passive` is the party at the link's passive end."""
+        self.link, self.width = link, 0  # the embedding's, once the networks are made
+        self._clock, self._passive, self._encodings = clock, passive, encodings
+        self._codec = Codec(encodings, passive=passive)
         self.agreed = 0  # a digest of what the coordinator has asked this party for
 
-    async def send(self, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, timeout: float) -> None:
-        """Begin to send the float32 tensor of one batch, in the job's encoding."""
+    def take(self, width: int, memory: LinkMemory) -> None:
+        """Go on with embeddings of this width, and what is remembered of the link."""
+        self.width, self._codec = width, Codec(self._encodings, passive=self._passive, memory=memory)
+
+    async def send(self, kind: Kind, phase: Phase, step: int, tensor: Tensor, rows: Tensor, *, timeout: float) -> None:
+        """Begin to send the float32 tensor of one batch, whose rows have these numbers, in the job's encoding."""
         with self._clock.spend(SENDING):
-            data, encoding = self._encoding.encode(tensor.detach()), type(self._encoding)
+            data = self._codec.encode(kind, phase, step, tensor.detach(), rows)
+            encoding = self._codec.way(kind, phase).encoding
             agreed = self.agreed if kind == Kind.EMBEDDING and step == 0 else 0
             parcel = TensorParcel(kind, phase.number, step, encoding, len(tensor), self.width, data, agreed)
             await self.link.post(parcel, timeout=timeout)
 
-    async def receive(self, kind: Kind, phase: Phase, step: int, rows: int, *, timeout: float) -> Tensor:
+    async def receive(self, kind: Kind, phase: Phase, step: int, rows: Tensor, *, timeout: float) -> Tensor:
         """Return the float32 tensor of one batch; anything but the one that is due is an error naming the sender."""
+        encoding, count = self._codec.way(kind, phase).encoding, len(rows)
+        size = encoding.nbytes(count, self.width)
         with self._clock.spend(WAITING):
-            most = FRAME_BYTES + self._encoding.nbytes(rows, self.width)
+            most = FRAME_BYTES + size
             try:
                 parcel = await self.link.receive(timeout=timeout, most=most)
             except TooLargeError as error:
@@ -89,20 +99,25 @@ class TensorExchange:
             step,
         ):
             raise PartyError(self.link.peer, f"sent {_told(parcel)} where {_due(kind, phase, step)} was due")
-        if (parcel.encoding, parcel.rows, parcel.width) != (type(self._encoding), rows, self.width):
+        due = (encoding.number, count, self.width, size)
+        if (parcel.encoding.number, parcel.rows, parcel.width, len(parcel.data)) != due:
             came = f"{(parcel.rows, parcel.width)} in {parcel.encoding.name}"
-            wanted = f"{(rows, self.width)} in {self._encoding.name}"
+            wanted = f"{(count, self.width)} in {encoding.name}"
             reason = f"sent {_due(kind, phase, step)} with shape {came}; it should be {wanted}"
             raise PartyError(self.link.peer, reason)
-        values = self._encoding.decode(memoryview(parcel.data), rows, self.width)
-        least, largest = values.aminmax()  # one pass, and NaN if any value is
-        if not max(-float(least), float(largest)) <= LARGEST_VALUE:
-            hint = "its data or a learning rate that is too high may be the cause"
-            reason = (
-                f"sent {_due(kind, phase, step)} with values that are not finite, or over {LARGEST_VALUE:g}; {hint}"
-            )
-            raise PartyError(self.link.peer, reason)
-        return values
+
+        def check(values: Tensor) -> None:
+            least, largest = values.aminmax()  # one pass, and NaN if any value is
+            if not max(-float(least), float(largest)) <= LARGEST_VALUE:
+                said = f"values that are not finite, or over {LARGEST_VALUE:g}"
+                hint = "its data or a learning rate that is too high may be the cause"
+                raise PartyError(self.link.peer, f"sent {_due(kind, phase, step)} with {said}; {hint}")
+
+        try:
+            return self._codec.decode(kind, phase, memoryview(parcel.data), rows, self.width, check)
+        except ValueError as error:
+            reason = f"sent {_due(kind, phase, step)} that cannot be read: it {error}"
+            raise PartyError(self.link.peer, reason) from None
 
     def _check_agreed(self, kind: Kind, phase: Phase, told: int) -> None:
         """Find out whether the coordinator has asked both sides for the same, before one blames the other.

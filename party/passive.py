@@ -12,12 +12,13 @@ from fedora_vfl.errors import PartyError, SettingsError
 from fedora_vfl.wire import tensors
 from fedora_vfl.wire.channels import Secured, check_right_service, dial, path, reach
 from fedora_vfl.wire.link import READ_AHEAD, Link
-from fedora_vfl.wire.protocol import PROTOCOL
+from fedora_vfl.wire.protocol import MOST_OVERLAP, PROTOCOL
 from fedora_vfl.wire.tls import Member
 from party.exchange import ExchangeLink, TensorExchange, expect
 from party.handed_request import handed_rows
 from party.request import ROW_BYTES, check_rows
 from party.role import Role, Tell
+from party.schedule import Earlier, Schedule
 from party.updates import Rule
 from protos.fedora.v1.control_pb2 import Request
 from protos.fedora.v1.exchange_pb2 import DESCRIPTOR, Forget, Greeting, Order, Parcel
@@ -29,7 +30,7 @@ OPEN = DESCRIPTOR.services_by_name["Exchange"].methods_by_name["Open"]
 # Batches sent before the first one's gradient has come back, while parameters stand still. It must stay below
 # READ_AHEAD: the active party may have that many gradients under way while this party is busy sending.
 WINDOW = 4
-assert WINDOW < READ_AHEAD
+assert max(WINDOW, 1 + MOST_OVERLAP) < READ_AHEAD
 
 
 class Passive(Role):
@@ -56,7 +57,7 @@ class Passive(Role):
             in_pieces=True,
         )
         greeting = Greeting(protocol=PROTOCOL, party=name, job=self.job.job)
-        self.exchanges = [TensorExchange(self._link, self.job.encoding, 0, self.context.metrics.clock)]
+        self.exchanges = [TensorExchange(self._link, self.encodings[name], self.context.metrics.clock, passive=name)]
         try:
             await self._link.send(Parcel(greeting=greeting), timeout=deadlines.join)
             return await self.alignment.offer(self._link, self.ids, timeout=deadlines.setup)
@@ -68,21 +69,32 @@ class Passive(Role):
         """Send h_i for every batch; where the phase has gradients, apply each as it comes back."""
         (exchange,) = self.exchanges
         timeout = self.context.federation.deadlines.step
-        window = WINDOW if rule.parameters_frozen else 1
-        unanswered: deque[tuple[int, Tensor]] = deque()
+        schedule = Schedule.of(phase)
+        window = WINDOW if rule.parameters_frozen else 1 + schedule.overlap
+        unanswered: deque[tuple[int, Tensor, Tensor, Earlier | None]] = deque()
 
         async def absorb() -> None:
-            step, embedding = unanswered.popleft()
-            gradient = await exchange.receive(Kind.GRADIENT, phase, step, len(embedding), timeout=timeout)
+            step, rows, embedding, earlier = unanswered.popleft()
+            gradient = await exchange.receive(Kind.GRADIENT, phase, step, rows, timeout=timeout)
             self.consent.gradient(gradient, phase, rows=report.rows, sender=exchange.link.peer)
             torch.autograd.backward(embedding, gradient)
+            if earlier:
+                earlier.hand_over()
             rule.step()
+            for _ in range(1, schedule.local_steps):
+                again = self.noise.clipped(self.state.embed(rows, phase, step).cpu())
+                torch.autograd.backward(again, gradient)
+                rule.step()
 
         for step, rows in enumerate(drawn):
-            embedding = self.noise.apply(self.state.embed(rows, phase, step).cpu(), rows, phase.number, step)
-            await exchange.send(Kind.EMBEDDING, phase, step, embedding, timeout=timeout)
+            earlier = (
+                Earlier(self.state.networks["bottom"]) if schedule.overlap and not rule.parameters_frozen else None
+            )
+            embedding = self.state.embed(rows, phase, step, earlier).cpu()
+            embedding = self.noise.apply(embedding, rows, phase.number, step)
+            await exchange.send(Kind.EMBEDDING, phase, step, embedding, rows, timeout=timeout)
             if rule.needs_gradients:
-                unanswered.append((step, embedding))
+                unanswered.append((step, rows, embedding, earlier))
                 if len(unanswered) == window:
                     await absorb()
         while unanswered:

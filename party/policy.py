@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import torch
 from pydantic import BeforeValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt
-from torch import nn
 
 from fedora_vfl.settings.files import Settings
+
+if TYPE_CHECKING:
+    from torch import nn
 
 OPEN = "open"  # the word that switches all rules off
 
@@ -73,13 +74,15 @@ class Policy(Settings):
             return None
         return f"policy.noise: is {self.noise:g}, and this party's privacy settings have noise of {share:g} × clip"
 
-    def about_bottom(self, bottom: nn.Module, shape: Sequence[int], embedding: int) -> list[str]:
+    def about_bottom(self, bottom: "nn.Module", shape: Sequence[int], embedding: int) -> list[str]:
         """Judge a bottom model for rows of this shape."""
-        refused, columns, depth = [], math.prod(shape), _depth(bottom)
-        if not self.linear_bottom and _is_linear(bottom, shape):
+        from party.models.inspection import depth, is_linear  # here: settings are read without torch
+
+        refused, columns, layers = [], math.prod(shape), depth(bottom)
+        if not self.linear_bottom and is_linear(bottom, shape):
             refused.append("policy.linear_bottom: is false, and the bottom model is linear")
-        if depth < self.least_depth:
-            refused.append(f"policy.least_depth: is {self.least_depth}, and the bottom model has {depth}")
+        if layers < self.least_depth:
+            refused.append(f"policy.least_depth: is {self.least_depth}, and the bottom model has {layers}")
         widest = max(1, int(self.embedding_share * columns))
         if embedding > widest:
             of = f"{self.embedding_share:g} × its {columns} encoded columns"
@@ -121,22 +124,3 @@ def _named(rule: str, what: str, operator: str, allowed: list[str] | None) -> st
         return None
     who = repr(operator) if operator else "somebody without a certificate"
     return f"policy.{rule}: takes {what} of {', '.join(allowed) or 'nobody'}, not of {who}"
-
-
-def _depth(bottom: nn.Module) -> int:
-    """Count the layers whose weights are matrices or kernels."""
-    return sum(any(one.dim() > 1 for one in module.parameters(recurse=False)) for module in bottom.modules())
-
-
-def _is_linear(bottom: nn.Module, shape: Sequence[int]) -> bool:
-    """Tell whether a network is linear, up to a constant, among rows as large as encoded ones are."""
-    training = bottom.training
-    bottom.eval()
-    generator = torch.Generator().manual_seed(0)
-    one, other = (3 * torch.randn(8, *shape, generator=generator) for _ in range(2))
-    with torch.no_grad():
-        device = next((parameter.device for parameter in bottom.parameters()), torch.device("cpu"))
-        at = [bottom(rows.to(device)).double() for rows in (one, other, one + other, torch.zeros_like(one))]
-    bottom.train(training)
-    bent = (at[0] + at[1] - at[2] - at[3]).abs().max()
-    return bool(bent <= 1e-4 * max(float(value.abs().max()) for value in at))

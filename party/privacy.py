@@ -60,10 +60,16 @@ class Noise:
         if len(rows) != len(tensor):
             raise ValueError(f"{len(rows)} row numbers were given for a tensor of {len(tensor)} rows")
         self.releases.count(rows)
-        clipped = tensor if self._settings.clip is None else clip_rows(tensor, self._settings.clip)
+        clipped = self.clipped(tensor)
         if not self._settings.noise:
             return clipped
         return clipped + self._settings.noise * self._gaussian(tensor, moment)
+
+    def clipped(self, tensor: Tensor) -> Tensor:
+        """Return a tensor that is not sent as its rows would be clipped if it were."""
+        if self._settings is None or self._settings.clip is None:
+            return tensor
+        return clip_rows(tensor, self._settings.clip)
 
     def loss(self) -> PrivacyLoss | None:
         """Return the (ε, δ) of all sent so far; there is none without settings, or where rows have no largest norm."""

@@ -17,6 +17,7 @@ from fedora_vfl.settings.files import parse
 from fedora_vfl.settings.matching import Matching
 from fedora_vfl.settings.model import Model
 from fedora_vfl.signing import SigningKey
+from fedora_vfl.wire.choice import encodings_of, told
 from party import batches
 from party.account import Account
 from party.alignment import ALIGNMENTS, Alignment, Terms
@@ -61,6 +62,7 @@ class Role(ABC):
         self.context, self.job = context, setup
         self.consent = Consent(context, setup, active=self._is_active)
         self.exchanges: list[TensorExchange] = []
+        self.encodings = encodings_of(setup)
         self._state: PartyState | None = None
         self._noise: Noise | None = None
         self.dropped = nothing_dropped()
@@ -213,7 +215,7 @@ class Role(ABC):
         self._state = state
         self._noise = Noise(settings.privacy, party=settings.name, releases=state.releases)
         for exchange in self.exchanges:
-            exchange.width = state.model.embedding
+            exchange.take(state.model.embedding, state.links.of(exchange.link.peer))
 
     def _check_members(self) -> None:
         """Refuse a job among others than this party's federation file says."""
@@ -317,6 +319,7 @@ class Role(ABC):
             for job, rows in state.account.requests.items():
                 ids = [state.order.train[row] for row in rows]
                 self.dropped = drop_for_good(settings.keys, job=job, ids=ids)
+        state.links.forget(state.sets.rows[Samples.FORGET])
         state.sets = state.sets.dropping()
         state.begin()
         return Dropped(rows=state.account.dropped, remaining=state.account.remaining)
@@ -360,9 +363,18 @@ class Role(ABC):
         if account is None or not account.began:
             raise PartyError("coordinator", "asked for a statement before rows were dropped")
         account.close()
+        self.state.links.forget(self.state.sets.rows[Samples.FORGET])
         joint = read_joint(attest.joint)
         passive = list(self.job.passive)
-        check_joint(joint, account, job=self.job.job, party=settings.name, active=self._active, passive=passive)
+        check_joint(
+            joint,
+            account,
+            job=self.job.job,
+            party=settings.name,
+            active=self._active,
+            passive=passive,
+            wire=told(self.job),
+        )
         if self._is_active:
             check_asked(attest.asked, joint, account)
         content = statement(

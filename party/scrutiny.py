@@ -58,13 +58,22 @@ def asked_of(request: Request) -> dict[str, Any] | None:
 
 
 def check_joint(
-    joint: JointStatement, account: Account, *, job: str, party: str, active: str, passive: Sequence[str]
+    joint: JointStatement,
+    account: Account,
+    *,
+    job: str,
+    party: str,
+    active: str,
+    passive: Sequence[str],
+    wire: Mapping[str, Any],
 ) -> None:
-    """Refuse to sign what this party knows to be otherwise."""
+    """Refuse to sign what this party knows to be otherwise; `wire` is how tensors travelled."""
     if joint.job != job:
         raise _refusal(f"it is of job {joint.job}, and this is job {job}")
     if (joint.parties.active, joint.parties.passive) != (active, list(passive)):
         raise _refusal(f"it names other parties than {', '.join([*passive, active])}")
+    if joint.method.settings.get("wire", {}) != wire:
+        raise _refusal("it says that tensors travelled in other encodings than they did")
     offline = party in joint.method.listed("offline")
     for objection in (*_work(joint, account, offline), *_method(joint.method, account, offline)):
         raise _refusal(objection)

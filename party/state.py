@@ -1,6 +1,6 @@
 """One party's state in a job, all of it: what it knows of rows, networks, rules and requests, and how that is kept."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -17,10 +17,12 @@ from party.attack import Attack
 from party.audit import AuditNotes
 from party.augmentation import augment
 from party.batches import SampleSets, part_of
+from party.codec import LinkMemories
 from party.confidence import Confidence
 from party.data.encoding import Encoding, Inputs, LabelEncoding, from_json, learn
 from party.data.records import Records
 from party.lineage import Lineage
+from party.models import perceptrons
 from party.privacy import Releases
 from party.randomness import drawing
 from party.tensor_files import flatten, read_tensors, restore, write_tensors
@@ -62,6 +64,7 @@ class PartyState:
     checkpoints: list[Checkpoint] = field(default_factory=list)  # the last two
     releases: Releases = field(default_factory=Releases)  # how often each row has left this party
     account: Account | None = None  # from the moment a request names rows
+    links: LinkMemories = field(default_factory=LinkMemories)  # what error feedback remembers of what was sent
     # Active party
     recorded: Recorded = field(default_factory=dict)  # predictions of the phases just observed
     confidence: Confidence = field(default_factory=Confidence)
@@ -82,6 +85,7 @@ class PartyState:
             "checkpoints": [[one.networks, one.rules] for one in self.checkpoints],
             "releases": self.releases.counts,
             "account": asdict(self.account) if self.account else None,
+            "links": self.links.state_dict(),
             "recorded": {Samples.Set.Name(which): list(pair) for which, pair in self.recorded.items()},
             "confidence": self.confidence.state_dict(),
             "attack": self.attack.state_dict() if self.attack else None,
@@ -99,6 +103,7 @@ class PartyState:
         self.checkpoints = [Checkpoint(networks, rules) for networks, rules in state["checkpoints"]]
         self.releases.counts = state["releases"]
         self.account = Account(**state["account"]) if state["account"] else None
+        self.links = LinkMemories(state["links"])
         self.recorded = {_set_named(which): tuple(pair) for which, pair in state["recorded"].items()}
         self.confidence.load_state_dict(state["confidence"])
         self.attack = Attack.from_state_dict(state["attack"]) if state["attack"] else None
@@ -147,14 +152,13 @@ class PartyState:
             _, below = part_of(self.sets.rows[over.set], over.part, self.ids)
             self.description["part"] = {"seed": over.part.seed, "below": below}
 
-    def embed(self, rows: Tensor, phase: Phase, step: int) -> Tensor:
-        """Return h_i = φ_i(A_i; θ_i) for some rows."""
+    def embed(self, rows: Tensor, phase: Phase, step: int, network: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """Return h_i = φ_i(A_i; θ_i) for some rows, or with other parameters by a network that has them."""
         assert self.inputs is not None
         batch = self.inputs.batch(rows)
         if batch.dim() == 4 and (phase.augmentation.flip or phase.augmentation.shift):
             batch = augment(batch, phase.augmentation, phase.plan.seed, step)
-        embedding: Tensor = self.networks["bottom"](batch.to(self.device))
-        return embedding
+        return (network or self.networks["bottom"])(batch.to(self.device))
 
     def move_to(self, device: torch.device) -> None:
         """Compute on this device from now on."""
@@ -203,6 +207,7 @@ class PartyState:
 
     def restart(self, path: Path | None, *, place: int, seed: int, secret: bytes = b"") -> None:
         """Go on from a saved model, or from fresh parameters."""
+        self.links.clear()
         if path is None:
             shape = self.inputs.shape if self.inputs else None
             self.networks = _networks(self.description, shape, place=place, seed=seed, secret=secret).to(self.device)
@@ -375,7 +380,7 @@ def _networks(
     if "classes" in description:
         members = len(description["passive"]) + ("bottom" in networks)
         with drawing(secret, seed, "top"):
-            networks["top"] = models.mlp.top(
+            networks["top"] = perceptrons.top(
                 members * model.embedding, model.top, len(description["classes"]["classes"])
             )
     return networks

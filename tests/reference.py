@@ -21,6 +21,7 @@ from party import models
 from party.data.encoding import LabelEncoding, learn
 from party.data.reading import read
 from party.data.split import assign
+from party.models import perceptrons
 from party.settings import load_party
 from protos.fedora.v1.phase_pb2 import DualAscent, Loss, Phase, PrimalDescent, Samples
 
@@ -92,7 +93,7 @@ def join(run: Path, job: Job) -> Joint:
             classes = LabelEncoding.learn(aligned.labels)
             labels = torch.from_numpy(classes.apply(aligned.labels))
     torch.manual_seed(derive(job.seed, "top"))
-    top = models.mlp.top(len(bottoms) * model.embedding, model.top, len(classes.classes))
+    top = perceptrons.top(len(bottoms) * model.embedding, model.top, len(classes.classes))
     return Joint(inputs, owners, labels, train, bottoms, top, classes.classes)
 
 

@@ -74,7 +74,7 @@ def break_exchange(change: Change) -> None:
     """Send something else than what is due."""
 
     async def send(
-        self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, timeout: float
+        self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, rows: Tensor, *, timeout: float
     ) -> None:
         parcel = parcel_of(kind, phase.number, step, tensor, agreed=self.agreed)
         await self.link.send(change(parcel) if step == STEP else parcel, timeout=timeout)
@@ -86,7 +86,7 @@ def send_much(data: bytes, *, at_once: bool) -> None:
     """Send far more than is due in the place of an embedding of the second phase, in pieces or as one message."""
 
     async def send(
-        self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, timeout: float
+        self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, rows: Tensor, *, timeout: float
     ) -> None:
         if (phase.number, step) != (2, STEP):
             await self.link.send(parcel_of(kind, phase.number, step, tensor, agreed=self.agreed), timeout=timeout)
@@ -101,7 +101,7 @@ def hang() -> None:
     """Stop sending, but stay alive: the process answers pings and does nothing."""
 
     async def send(
-        self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, *, timeout: float
+        self: TensorExchange, kind: Kind, phase: Phase, step: int, tensor: Tensor, rows: Tensor, *, timeout: float
     ) -> None:
         if step == STEP:
             await asyncio.Event().wait()
@@ -232,7 +232,7 @@ def record_embeddings() -> None:
     receive, kept = TensorExchange.receive, list[Tensor]()
 
     async def recorded(
-        self: TensorExchange, kind: Kind, phase: Phase, step: int, rows: int, *, timeout: float
+        self: TensorExchange, kind: Kind, phase: Phase, step: int, rows: Tensor, *, timeout: float
     ) -> Tensor:
         tensor = await receive(self, kind, phase, step, rows, timeout=timeout)
         if self.link.peer == "passive-1":

@@ -160,13 +160,15 @@ def test_a_second_process_of_one_name_is_refused_and_the_first_goes_on(tmp_path:
 def test_the_ledger_adds_up_to_the_prediction_in_every_encoding(tmp_path: Path) -> None:
     async def scenario(cluster: LocalCluster, submit: Submit) -> None:
         sizes = {}
-        for encoding, size in (("float32", 4), ("float16", 2), ("bfloat16", 2)):
+        # Bytes of a row of 16 values.
+        rows_of = {"float32": 64, "float16": 32, "bfloat16": 32, "int8": 18, "int4": 10, "topk-25%": 2 + 8}
+        for encoding, size in rows_of.items():
             train = {"epochs": 2, "batch_size": 16, "lr": 0.01}
             result = await submit({"train": train, "model": {"embedding": 16}, "wire": {"encoding": encoding}})
             rows = result["rows"]
             original, whole = result["original"]["bytes"], result["bytes"]
-            assert original["tensor"] == original["predicted"] == rows["train"] * 2 * 16 * size * 2 * 2
-            assert whole["tensor"] == whole["predicted"] == original["tensor"] + rows["test"] * 16 * size * 2
+            assert original["tensor"] == original["predicted"] == rows["train"] * 2 * size * 2 * 2
+            assert whole["tensor"] == whole["predicted"] == original["tensor"] + rows["test"] * size * 2
             sizes[encoding] = original["tensor"]
             assert result["original"]["test_accuracy"] > 0.8
         assert sizes["float32"] == 2 * sizes["float16"] == 2 * sizes["bfloat16"]

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests import reference
+from fedora_vfl.cluster.preparation import prepare
+from tests import reference, wired_reference
 from tests.conftest import as_job, run, write_people
 
 SGD = {"epochs": 3, "batch_size": 48, "optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.001}
@@ -49,6 +50,69 @@ def test_distributed_training_equals_one_process(name: str, tmp_path: Path) -> N
 
     joint.assert_saved(tmp_path / "run", "original")
     assert result["original"]["test_accuracy"] == pytest.approx(joint.accuracy())
+
+
+WIRES: dict[str, dict[str, Any]] = {
+    "few bits, rounded at random": {"embeddings": "int8", "gradients": "int4"},
+    "few bits with error feedback, another choice for one party": {
+        "embeddings": "int4",
+        "gradients": "int2",
+        "error_feedback": True,
+        "parties": {"passive-2": {"encoding": "float16", "error_feedback": False}},
+    },
+    "the largest values, with error feedback": {"encoding": "topk-25%", "error_feedback": True},
+    "some of the largest values": {"encoding": "randtopk-30%"},
+}
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_a_run_whose_encoding_leaves_something_out_equals_one_process(name: str, tmp_path: Path) -> None:
+    content = {
+        "data": {**DIGITS, "parties": 2, "active_features": True},
+        "model": CNN,
+        "train": {**SGD, "lr": 0.05, "batch_size": 50},
+        "wire": WIRES[name],
+        "seed": 7,
+    }
+    result = run(content, tmp_path / "run")
+    job = as_job(content)
+    joint = reference.join(tmp_path / "run", job)
+    wired_reference.train(joint, job)
+    joint.assert_saved(tmp_path / "run", "original")
+    assert result["bytes"]["tensor"] == result["bytes"]["predicted"]
+
+
+SCHEDULES: dict[str, dict[str, Any]] = {
+    "three batches under way beside the one that is due, Adam": {"train": {**ADAM, "overlap": 3, "batch_size": 32}},
+    "three steps for one exchange, SGD with momentum": {"train": {**SGD, "lr": 0.02, "local_steps": 3}},
+    "both, over a line that leaves something out": {
+        "train": {**ADAM, "overlap": 2, "local_steps": 2, "batch_size": 50},
+        "wire": {"embeddings": "int4", "gradients": "int2", "error_feedback": True},
+    },
+    "more batches under way than an epoch has": {"train": {**ADAM, "overlap": 20, "epochs": 2, "warmup": 0}},
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_run_with_a_schedule_equals_one_process_that_follows_it(name: str, tmp_path: Path) -> None:
+    content = {"data": {**DIGITS, "parties": 2, "active_features": True}, "model": CNN, "seed": 7, **SCHEDULES[name]}
+    run(content, tmp_path / "run")
+    job = as_job(content)
+    joint = reference.join(tmp_path / "run", job)
+    wired_reference.train(joint, job)
+    joint.assert_saved(tmp_path / "run", "original")
+
+
+def test_the_reference_of_schedules_is_the_exact_one_where_there_is_none(tmp_path: Path) -> None:
+    content = {"data": {**DIGITS, "parties": 2, "active_features": True}, "model": CNN, "train": SGD, "seed": 7}
+    job = as_job(content)
+    prepare(job, origin=tmp_path / "job.yaml", out=tmp_path / "run", threads=1)
+    one, other = (reference.join(tmp_path / "run", job) for _ in range(2))
+    reference.train(one, job)
+    wired_reference.train(other, job)
+    for party, expected in one.state().items():
+        for name, value in other.state()[party].items():
+            assert value.equal(expected[name])
 
 
 def test_the_same_seed_gives_the_same_model_and_another_seed_another(tmp_path: Path, people: Path) -> None:

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from fedora_vfl.errors import SettingsError
 from party import models
+from party.models import image_networks
 from tests import reference
 from tests.conftest import as_job, run
 
@@ -147,7 +148,7 @@ def test_a_last_batch_of_one_row_can_be_trained_on_even_if_a_channel_is_one_pixe
 
 
 def test_one_value_per_channel_is_normalised_by_the_running_statistics_and_leaves_them() -> None:
-    norm = models.vision._BatchNorm(2)
+    norm = image_networks._BatchNorm(2)
     norm(random(8, 2, 3, 3) + 5)
     kept = {key: value.clone() for key, value in norm.state_dict().items()}
     value = random(1, 2, 1, 1)
@@ -159,7 +160,7 @@ def test_one_value_per_channel_is_normalised_by_the_running_statistics_and_leave
 
 
 def test_any_other_batch_is_normalised_as_torch_does() -> None:
-    ours, theirs = models.vision._BatchNorm(2), nn.BatchNorm2d(2)
+    ours, theirs = image_networks._BatchNorm(2), nn.BatchNorm2d(2)
     for batch in (random(2, 2, 1, 1), random(1, 2, 1, 2), random(4, 2, 3, 3)):
         assert torch.equal(ours(batch), theirs(batch))
     assert all(torch.equal(one, two) for one, two in zip(ours.buffers(), theirs.buffers(), strict=True))

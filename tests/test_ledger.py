@@ -14,7 +14,8 @@ from coordinator.cost import CostModel
 from coordinator.ledger import COLUMNS, Ledger
 from coordinator.phases import CROSS_ENTROPY, FORGET, REMAINING, TEST, TRAIN, VALIDATION, learn, look, share
 from fedora_vfl.errors import LedgerError
-from fedora_vfl.wire.encodings import ENCODINGS, Float32, TensorEncoding
+from fedora_vfl.wire.choice import Encodings
+from fedora_vfl.wire.encodings import ENCODINGS, Float32, Int2, Int4, Int8, TensorEncoding
 from fedora_vfl.wire.link import pack_control, unpack_control
 from fedora_vfl.wire.meter import Meter, Packed
 from party.batches import SampleSets, draw
@@ -277,6 +278,11 @@ ROWS: dict["Samples.Set", int] = {
 }
 
 
+def links(encoding: type[TensorEncoding], passive: int = 1) -> dict[str, Encodings]:
+    """Return links that use one encoding for everything."""
+    return {f"passive-{number}": Encodings(encoding, encoding, encoding) for number in range(passive)}
+
+
 def learning(over: Samples, update: Update | None = None) -> Phase:
     return learn("train", 1, over=over, update=update or Update(sgd=Sgd(lr=0.1)), batch_size=64, seed=1)
 
@@ -302,8 +308,20 @@ def learning(over: Samples, update: Update | None = None) -> Phase:
 def test_the_cost_is_rows_by_width_by_size_by_directions_by_passive_parties(
     phase: Phase, rows: int, directions: int, encoding: str, size: int, passive: int, embedding: int
 ) -> None:
-    cost = CostModel(ROWS, embedding, ENCODINGS.get(encoding), passive)
+    cost = CostModel(ROWS, embedding, links(ENCODINGS.get(encoding), passive))
     assert cost.predict(phase) == rows * embedding * size * directions * passive
+
+
+def test_the_cost_goes_by_link_direction_and_what_the_phase_does() -> None:
+    both = {"a": Encodings(Int4, Int2, Int8, error_feedback=True), "b": Encodings(Int8, Float32, Int8)}
+    cost = CostModel(ROWS, 10, both)
+    assert cost.predict(learning(TRAIN)) == 1000 * ((2 + 5) + (2 + 3) + (2 + 10) + 40)
+    assert cost.predict(look("test", 1, over=TEST, batch_size=64)) == 200 * (12 + 12)
+    # Parameters stand still, and nobody makes up for what is left out: embeddings of `a` travel as in evaluation.
+    standing = look("influence", 1, over=FORGET, batch_size=64, update=Update(influence=Influence()))
+    assert cost.predict(standing) == 99 * (12 + 5 + 12 + 40)
+    standing.offline.append("b")
+    assert cost.predict(standing) == 99 * (12 + 5)
 
 
 class OneScale(Float32):
@@ -318,7 +336,7 @@ class OneScale(Float32):
 def test_the_cost_model_asks_the_encoding_for_every_batch(rows: int, batches: int) -> None:
     encodings: list[tuple[type[TensorEncoding], int]] = [(Float32, 0), (OneScale, 4 * batches)]
     for encoding, more in encodings:
-        cost = CostModel({Samples.TRAIN: rows}, embedding=8, encoding=encoding, passive=1)
+        cost = CostModel({Samples.TRAIN: rows}, embedding=8, links=links(encoding))
         assert cost.predict(learning(TRAIN)) == 2 * (rows * 8 * 4 + more)
 
 
@@ -327,7 +345,7 @@ def test_the_cost_model_asks_the_encoding_for_every_batch(rows: int, batches: in
 def test_the_cost_model_counts_the_rows_that_parties_draw(rows: int, part: float, batch_size: int) -> None:
     phase = learn("train", 1, over=share(TRAIN, part), update=Update(sgd=Sgd()), batch_size=batch_size, seed=7)
     drawn = draw(SampleSets.consecutive(rows, 0, 1), phase.over, phase.plan)
-    cost = CostModel({Samples.TRAIN: rows}, embedding=1, encoding=Float32, passive=1)
+    cost = CostModel({Samples.TRAIN: rows}, embedding=1, links=links(Float32))
     assert cost.predict(phase) == sum(len(batch) for batch in drawn) * 4 * 2
 
 

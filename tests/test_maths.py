@@ -22,6 +22,7 @@ from party import models
 from party.augmentation import augment
 from party.batches import SampleSets, draw
 from party.losses import per_sample, reduce, uncertainty
+from party.models import perceptrons
 from party.updates import RULES, RuleMemory, rule_for
 from protos.fedora.v1.phase_pb2 import (
     Adam,
@@ -610,7 +611,7 @@ def test_a_perceptron_takes_tables_and_images_and_ends_without_a_bend(hidden: li
 
 
 def test_a_top_model_sees_only_what_is_positive_in_embeddings() -> None:
-    network = models.mlp.top(6, [5], 3)
+    network = perceptrons.top(6, [5], 3)
     embeddings = random(4, 6)
     assert network(embeddings).shape == (4, 3)
     assert torch.equal(network(embeddings), network(embeddings.clamp(min=0)))

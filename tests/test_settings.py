@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from coordinator.job import Job
 from coordinator.serving import serve
 from coordinator.train import Train
+from coordinator.wire import Wire
 from fedora_vfl.datasets.catalogue import SOURCES, DataSource
 from fedora_vfl.datasets.income.loading import IncomeData
 from fedora_vfl.errors import SettingsError
@@ -56,8 +57,8 @@ def names_of(kind: type[BaseModel]) -> str:
         ("train: {load: runs/first}", "train.load", "did you mean `from`? ", names_of(Train)),
         ("train: {augment: {shfit: 1}}", "train.augment.shfit", "did you mean `shift`? ", "flip, shift"),
         ("tain: {epochs: 3}", "tain", "did you mean `train`? ", names_of(Job)),
-        ("evaluate: {rounds: 3}", "evaluate.rounds", "", "batch_size"),
-        ("wire: {type: float16}", "wire.type", "did you mean `encoding`? ", "encoding"),
+        ("evaluate: {rounds: 3}", "evaluate.rounds", "", "batch_size, every"),
+        ("wire: {type: float16}", "wire.type", "did you mean `encoding`? ", names_of(Wire)),
     ],
 )
 def test_an_unknown_setting_is_refused_with_a_near_miss_and_all_that_is_allowed(
@@ -68,7 +69,7 @@ def test_an_unknown_setting_is_refused_with_a_near_miss_and_all_that_is_allowed(
 
 def test_the_encoding_may_be_called_dtype_as_it_was_and_is_shown_by_its_name() -> None:
     wire = parse("wire: {dtype: float16}", Job, origin="job.yaml").wire
-    assert wire.model_dump(by_alias=True) == {"encoding": "float16"}
+    assert wire.model_dump(by_alias=True, exclude_defaults=True) == {"encoding": "float16"}
 
 
 def test_the_learning_rate_is_among_what_is_allowed_by_its_name_in_the_file() -> None:
@@ -101,8 +102,8 @@ def test_an_unknown_setting_named_like_its_own_group_is_refused_with_what_the_gr
         ("train: {optimizer: sdg}", "train.optimizer: should be", ["'sgd'", "'adam'", "(got 'sdg')"]),
         ("train: {optimizer: [sgd]}", "train.optimizer: should be", ["'sgd'", "'adam'"]),
         (
-            "wire: {encoding: int8}",
-            "wire.encoding: there is no encoding 'int8'; allowed: ",
+            "wire: {encoding: int7}",
+            "wire.encoding: there is no encoding 'int7'; allowed: ",
             ["float32", "float16", "bfloat16"],
         ),
         ("train: {schedule: linear}", "train.schedule: should be", ["'constant'", "'step'", "'cosine'"]),

@@ -23,6 +23,7 @@ from coordinator.methods.proof import proof
 from coordinator.methods.training import training
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.roster import JOIN, Roster
+from coordinator.wire import Wire
 from fedora_vfl.cluster.local import LocalCluster
 from fedora_vfl.cluster.preparation import prepare
 from fedora_vfl.cluster.runs import run_on
@@ -197,6 +198,10 @@ async def forget_with(unlearn: dict[str, Any], out: Path, cut_after: set[int]) -
         assert job.model is not None
         setup = Setup(job="job", seed=job.seed, passive=federation.passive, encoding="float32", alignment="plain")
         setup.model = job.model.model_dump_json()
+        # What error feedback remembers goes through the file, too.
+        few_bits = Wire(encoding="int4", gradients="int2", error_feedback=True)
+        for name, link in few_bits.links(list(federation.passive)).items():
+            setup.links[name].CopyFrom(link)
         await cluster.set_up(setup)
         engine = cluster.engine
         accepted = await engine.request(Request(classes=Classes(classes=["0", "1"], percent=50), seed=job.seed))

@@ -1,16 +1,27 @@
 """Training: one phase per epoch."""
 
 import math
+from dataclasses import dataclass
 
 from coordinator.methods import Method
-from coordinator.phases import TRAIN, learn
+from coordinator.phases import TEST, TRAIN, learn, look
 from coordinator.train import Train
 from fedora_vfl.sampling.seeds import derive
-from protos.fedora.v1.phase_pb2 import Adam, Augmentation, Samples, Sgd, Update
+from protos.fedora.v1.phase_pb2 import Adam, Augmentation, Samples, Schedule, Sgd, Update
 
 
-def training(settings: Train, *, seed: int, name: str = "train", over: Samples = TRAIN) -> Method[None]:
-    """Train on a sample set for the given number of epochs."""
+@dataclass(frozen=True)
+class Looks:
+    """Evaluations between epochs."""
+
+    every: int  # so many epochs
+    batch_size: int
+
+
+def training(
+    settings: Train, *, seed: int, name: str = "train", over: Samples = TRAIN, looks: Looks | None = None
+) -> Method[None]:
+    """Train on a sample set for the given number of epochs, with looks at the test rows in between if there are any."""
     for epoch in range(settings.rounds):
         yield learn(
             name,
@@ -20,7 +31,17 @@ def training(settings: Train, *, seed: int, name: str = "train", over: Samples =
             batch_size=settings.batch_size,
             seed=derive(seed, name, epoch),
             augmentation=Augmentation(flip=settings.augment.flip, shift=settings.augment.shift),
+            schedule=schedule(settings),
         )
+        if looks and (epoch + 1) % looks.every == 0:
+            yield look("progress", epoch + 1, over=TEST, batch_size=looks.batch_size)
+
+
+def schedule(settings: Train) -> Schedule | None:
+    """Return the schedule of every epoch; none where all parties wait for each other at every step."""
+    if settings.overlap == 0 and settings.local_steps == 1:
+        return None
+    return Schedule(overlap=settings.overlap, local_steps=settings.local_steps)
 
 
 def update(settings: Train, lr: float, *, fresh: bool) -> Update:

@@ -49,6 +49,8 @@ class Point:
     passive: int
     seconds: float
     bare_seconds: float
+    cpu_seconds: float  # of all parties together
+    bare_cpu_seconds: float
     multiplications: int
     predicted_bytes: int
     protobuf_bytes: int
@@ -58,6 +60,11 @@ class Point:
     def over_bare(self) -> float:
         """How many times the bare library's time it took."""
         return self.seconds / self.bare_seconds
+
+    @property
+    def cpu_over_bare(self) -> float:
+        """The same in the processors' own seconds, which other programs on the machine hardly change."""
+        return self.cpu_seconds / self.bare_cpu_seconds
 
 
 def cores() -> int:
@@ -96,11 +103,14 @@ async def measure(ids: int, passive: int) -> Point:
             )
     said = [json.loads(out) for out, _ in told]
     multiplications = ids * (1 + passive) + passive * 2 * ids
+    bare_seconds, bare_cpu_seconds = bare(multiplications, hashes=ids * (1 + passive))
     return Point(
         ids=ids,
         passive=passive,
         seconds=max(one["seconds"] for one in said),
-        bare_seconds=bare(multiplications, hashes=ids * (1 + passive)),
+        bare_seconds=bare_seconds,
+        cpu_seconds=sum(one["cpu"] for one in said),
+        bare_cpu_seconds=bare_cpu_seconds,
         multiplications=multiplications,
         predicted_bytes=alignment_bytes(ids, [ids] * passive, told=int(SHARED * ids), masking=True),
         protobuf_bytes=said[0]["protobuf"],
@@ -108,17 +118,19 @@ async def measure(ids: int, passive: int) -> Point:
     )
 
 
-def bare(multiplications: int, *, hashes: int) -> float:
-    """Return the seconds that the library alone takes on all cores; a tenth is done."""
+def bare(multiplications: int, *, hashes: int) -> tuple[float, float]:
+    """Return the seconds that the library alone takes on all cores, and those of the processors; a tenth is done."""
     with ProcessPoolExecutor(cores()) as pool:
         list(pool.map(_bare, [(10, 10)] * cores()))
         began = time.perf_counter()
         share = BARE_SHARE / cores()
-        list(pool.map(_bare, [(int(multiplications * share), int(hashes * share))] * cores()))
-        return (time.perf_counter() - began) / BARE_SHARE
+        spent = list(pool.map(_bare, [(int(multiplications * share), int(hashes * share))] * cores()))
+        return (time.perf_counter() - began) / BARE_SHARE, sum(spent) / BARE_SHARE
 
 
-def _bare(counts: tuple[int, int]) -> None:
+def _bare(counts: tuple[int, int]) -> float:
+    """Hash and multiply, and return the processor's seconds."""
+    began = time.process_time()
     rbcl = library()
     secret = rbcl.crypto_core_ristretto255_scalar_random()
     point = rbcl.crypto_core_ristretto255_random()
@@ -127,6 +139,7 @@ def _bare(counts: tuple[int, int]) -> None:
         point = multiply(secret, point)
     for number in range(counts[1]):
         to_point(hashlib.sha512(number.to_bytes(8, "little")).digest())
+    return time.process_time() - began
 
 
 def _name(number: int) -> str:
@@ -138,7 +151,7 @@ async def _take_part(number: int, passive: int, count: int, address: str, folder
     names, me = tuple(_name(one) for one in range(1, passive + 1)), _name(number)
     alignment = PrivateAlignment(Terms("bench", me, ACTIVE, names, folder / me, threads=cores()))
     ids, meter = list(ids_of(number, count)), Meter()
-    before = _peak()
+    before, spent = _peak(), time.process_time()
     if number:
         channel = dial(address, 60, answer=TIMEOUT, credentials=None, peer=Member(ACTIVE, "active"))
         await channel.channel_ready()
@@ -172,7 +185,7 @@ async def _take_part(number: int, passive: int, count: int, address: str, folder
         done.set()
         await server.stop(grace=1)
     protobuf = sum(one.protobuf_bytes for reading in meter.close() for one in reading.counts)
-    return {"seconds": seconds, "memory": _peak() - before, "protobuf": protobuf}
+    return {"seconds": seconds, "cpu": time.process_time() - spent, "memory": _peak() - before, "protobuf": protobuf}
 
 
 def _link(stream: Stream, me: str, peer: str, meter: Meter) -> ExchangeLink:
@@ -197,13 +210,17 @@ def _described(point: Point) -> str:
     held = ", ".join(f"{name} {count / point.ids:.0f}" for name, count in point.memory_bytes.items())
     return (
         f"{point.ids:>9,} ids a party: {point.seconds:8.1f} s, {point.over_bare:.2f} times the bare library's "
-        f"{point.bare_seconds:.1f} s; {point.protobuf_bytes / 1e6:.1f} MB, "
+        f"{point.bare_seconds:.1f} s ({point.cpu_over_bare:.2f} in processor time); "
+        f"{point.protobuf_bytes / 1e6:.1f} MB, "
         f"{point.protobuf_bytes / point.predicted_bytes - 1:+.2%} over the prediction; bytes of memory an id: {held}"
     )
 
 
 def _write(out: Path, points: list[Point]) -> None:
-    content = {"cores": cores(), "points": [{**asdict(one), "over_bare": one.over_bare} for one in points]}
+    content = {
+        "cores": cores(),
+        "points": [{**asdict(one), "over_bare": one.over_bare, "cpu_over_bare": one.cpu_over_bare} for one in points],
+    }
     write_atomically(out / "alignment.json", json.dumps(content, indent=2) + "\n")
 
 

@@ -1,5 +1,6 @@
 """fedora bench: measurements and checks, each with its report."""
 
+import json
 import math
 import sys
 from enum import StrEnum
@@ -7,15 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+import yaml
 from rich import box
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from fedora_vfl.errors import DataError
+from fedora_vfl.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
+    from fedora_vfl.bench.line import Advice
     from fedora_vfl.bench.theorem import Walk
+    from fedora_vfl.bench.to_accuracy.seconds import LineSpeed
 
 app = typer.Typer(no_args_is_help=True, help="Measure, check and report.")
 
@@ -191,6 +195,12 @@ def comms(
     ] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Measure failed points once more.")] = False,
     page: Annotated[Path | None, typer.Option(help="Also write the page here, its plots beside it.")] = None,
+    to_accuracy: Annotated[
+        bool, typer.Option("--to-accuracy", help="Bytes and seconds to an accuracy, by encoding and schedule.")
+    ] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="With --to-accuracy: a folder with cifar10.npz or pathmnist.npz.")
+    ] = None,
 ) -> None:
     """Measure what communication costs: bytes of every method, down to the wire, and seconds at rates and distances.
 
@@ -199,11 +209,78 @@ def comms(
     on where it was.
     """
     from fedora_vfl.bench.comms import command
+    from fedora_vfl.bench.to_accuracy import command as to_accuracy_command
     from fedora_vfl.process.lifecycle import run_until_done
 
-    asked = command.Asked(out=out, page=page, quick=quick, loopback=loopback, retry_failed=retry_failed)
-    if code := run_until_done(command.run(asked, Console(highlight=False))):
+    console = Console(highlight=False)
+    if to_accuracy:
+        wanted = to_accuracy_command.Asked(out=out, data=data, page=page, quick=quick, loopback=loopback)
+        work = to_accuracy_command.run(wanted, console)
+    else:
+        asked = command.Asked(out=out, page=page, quick=quick, loopback=loopback, retry_failed=retry_failed)
+        work = command.run(asked, console)
+    if code := run_until_done(work):
         sys.exit(code)
+
+
+@app.command()
+def line(
+    address: Annotated[str | None, typer.Argument(help="HOST:PORT of the member that listens.")] = None,
+    listen: Annotated[str | None, typer.Option(help="Listen at HOST:PORT for the other member, until Ctrl-C.")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Rows of a batch.")] = 256,
+    embedding: Annotated[int, typer.Option(min=1, help="Width of embeddings.")] = 64,
+    parties: Annotated[int, typer.Option(min=1, max=32, help="Passive parties.")] = 2,
+    compute: Annotated[float, typer.Option(min=0, help="Milliseconds of computing in a step.")] = 5.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+) -> None:
+    """Measure rate and round trip between two members, and say which settings to take.
+
+    \b
+        fedora bench line --listen 0.0.0.0:7070        # at the active party
+        fedora bench line active.example.org:7070      # at a passive party
+    """
+    from fedora_vfl.bench import line as bench_line
+    from fedora_vfl.process.lifecycle import run_until_done
+
+    async def work() -> None:
+        if (address is None) == (listen is None):
+            raise SettingsError("give the address of a member that listens, or --listen")
+        if listen:
+            print(f"listening at {listen}; stop with Ctrl-C", flush=True)
+            await bench_line.serve(listen)
+            return
+        assert address is not None
+        measured, faster = await bench_line.measure(address)
+        step = bench_line.Work(batch, embedding, parties, compute / 1000)
+        _print_line(measured, faster, bench_line.advise(measured, step), as_json=as_json)
+
+    if code := run_until_done(work()):
+        sys.exit(code)
+
+
+def _print_line(measured: "LineSpeed", faster: float, advice: "Advice", *, as_json: bool) -> None:
+    settings = {name: one for name, one in (("wire", advice.way.wire), ("train", advice.way.train)) if one}
+    assert measured.rate is not None
+    if as_json:
+        told = {
+            "round_trip_ms": 1000 * measured.round_trip,
+            "mbit_per_second": measured.rate / 1e6,
+            "mbit_per_second_other_way": faster / 1e6,
+            "settings": settings,
+            "step_ms": 1000 * advice.seconds,
+            "exact_step_ms": 1000 * advice.exact,
+        }
+        print(json.dumps(told))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    rates = f"{measured.rate / 1e6:.0f} Mbit/s the slower way, {faster / 1e6:.0f} the other"
+    console.print(f"round trip {1000 * measured.round_trip:.2f} ms, {rates}")
+    if not settings:
+        console.print(f"Leave encoding and schedule as they are: a step takes about {1000 * advice.exact:.1f} ms.")
+        return
+    gain = f"about {1000 * advice.seconds:.1f} ms a step, not {1000 * advice.exact:.1f}"
+    console.print(f"In the job file ({gain}):\n\n{yaml.safe_dump(settings, sort_keys=False).rstrip()}\n")
+    console.print("docs/faster.md says what they change.")
 
 
 @app.command()

@@ -44,7 +44,7 @@ def run(
         data:  {source: income, parties: 2}    # digits, cifar10, medmnist, csv ...
         model: {bottom: mlp, hidden: [128], embedding: 64, top: [128]}
         train: {epochs: 10, batch_size: 256, optimizer: adam, lr: 0.001}
-        wire:  {encoding: float32}             # or float16, bfloat16
+        wire:  {encoding: float32}             # or int8, int4 …: docs/faster.md
         seed:  0
 
     With `forget` the trained model then forgets, and a certificate is written:

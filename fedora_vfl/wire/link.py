@@ -11,7 +11,7 @@ from fedora_vfl.errors import PartyError, TooLargeError
 from fedora_vfl.wire.channels import LARGEST_EXCHANGE_BYTES
 from fedora_vfl.wire.meter import Meter, Packed
 from fedora_vfl.wire.pieces import cut, is_piece, read_piece
-from fedora_vfl.wire.protocol import MOST_REQUESTED_IDS, is_name
+from fedora_vfl.wire.protocol import MOST_OVERLAP, MOST_REQUESTED_IDS, is_name
 from fedora_vfl.wire.tensors import read_varint
 from protos.fedora.v1.control_pb2 import FromCoordinator, FromParty
 from protos.fedora.v1.failure_pb2 import Failure
@@ -22,7 +22,7 @@ Received = TypeVar("Received")
 
 # Messages read ahead of the one who wants them. More than a sender ever has under way without an answer (see
 # party/passive.py), so that two ends that both write cannot wait for each other for ever.
-READ_AHEAD = 8
+READ_AHEAD = MOST_OVERLAP + 8
 # And no more than this many bytes of them, so that a peer cannot fill the memory: four of the largest batches.
 READ_AHEAD_BYTES = 256 * 1024 * 1024
 HEAD_BYTES = 64  # that are kept of a message that was too large
@@ -102,10 +102,9 @@ class Link(Generic[Sent, Received]):
         self._due, self._wanted = LARGEST_EXCHANGE_BYTES if most is None else most, True
         self._asked.set()
         try:
-            async with asyncio.timeout(timeout):
-                arrived = await self._arrived.get()
-        except TimeoutError:
-            raise self._silent(f"sent nothing for {timeout:g} s") from None
+            arrived = self._arrived.get_nowait()  # what is there needs no deadline
+        except asyncio.QueueEmpty:
+            arrived = await self._wait(timeout)
         finally:
             self._wanted = False
         if isinstance(arrived, PartyError):
@@ -122,6 +121,14 @@ class Link(Generic[Sent, Received]):
             raise self._unreadable(error) from None
         self.meter.count(self.peer, self.me, packed)
         return message
+
+    async def _wait(self, timeout: float | None) -> bytes | PartyError:
+        """Wait for what arrives next."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._arrived.get()
+        except TimeoutError:
+            raise self._silent(f"sent nothing for {timeout:g} s") from None
 
     def close(self) -> None:
         """Stop reading; the stream itself belongs to the one who opened it."""

@@ -16,6 +16,11 @@ COORDINATOR = "coordinator"
 # Every id that a request names goes through memory of the coordinator and of the active party.
 MOST_REQUESTED_IDS = 500_000
 
+# Batches of training that a passive party may have under way beside the one that is due. Each is held at both ends.
+MOST_OVERLAP = 32
+# Steps of training for one exchange: more than anybody has found of use.
+MOST_LOCAL_STEPS = 32
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 

@@ -186,7 +186,7 @@ def _read_tensor(data: bytes, at: int, end: int) -> tuple[type[TensorEncoding], 
     if len(shape) != 2 or max(shape) >= 2**32:
         raise MalformedError("holds a tensor that is no matrix, or has a dimension over 2³²")
     rows, width = shape
-    if size != encoding.nbytes(rows, width):
+    if not encoding.could_be(size, rows, width):
         needed = f"its shape {shape} in {encoding.name} needs {encoding.nbytes(rows, width)}"
         raise MalformedError(f"holds {size} bytes of values, but {needed}")
     return encoding, rows, width, memoryview(data)[offset : offset + size]

@@ -1,12 +1,14 @@
 """A small convolutional network for image stripes."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
-from torch import nn
 
 from fedora_vfl.errors import SettingsError
 from party.models.registry import BOTTOMS, Bottom
+
+if TYPE_CHECKING:
+    from torch import nn
 
 Channels = Annotated[int, Field(ge=1, le=2048)]  # eight such layers have about MOST_PARAMETERS
 
@@ -17,8 +19,10 @@ class Cnn(Bottom):
 
     channels: Annotated[tuple[Channels, ...], Field(min_length=1, max_length=8)] = (16, 32)
 
-    def build(self, shape: tuple[int, ...], embedding: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], embedding: int) -> "nn.Module":
         """Return the network for images of C×H×W."""
+        from torch import nn
+
         if len(shape) != 3:
             raise SettingsError("model.bottom: `cnn` needs images, but this party's rows are a table: use `mlp`")
         inputs, height, width = shape

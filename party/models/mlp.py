@@ -1,14 +1,14 @@
-"""Multilayer perceptrons: a bottom model for tables (and flattened images), and the top model."""
+"""Multilayer perceptrons, for tables and flattened images."""
 
-from itertools import pairwise
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
-from torch import nn
 
-from fedora_vfl.errors import SettingsError
-from fedora_vfl.settings.bounds import MOST_PARAMETERS, Layer
+from fedora_vfl.settings.bounds import Layer
 from party.models.registry import BOTTOMS, Bottom
+
+if TYPE_CHECKING:
+    from torch import nn
 
 Layers = Annotated[tuple[Layer, ...], Field(max_length=16)]
 
@@ -19,26 +19,13 @@ class Mlp(Bottom):
 
     hidden: Layers = (128,)
 
-    def build(self, shape: tuple[int, ...], embedding: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], embedding: int) -> "nn.Module":
         """Return the network; inputs of more than one dimension are flattened."""
+        from torch import nn
+
+        from party.models.perceptrons import perceptron
+
         inputs = 1
         for length in shape:
             inputs *= length
         return nn.Sequential(nn.Flatten(), *perceptron([inputs, *self.hidden, embedding]))
-
-
-def perceptron(widths: list[int]) -> list[nn.Module]:
-    """Return linear layers of the given widths with ReLU between them."""
-    count = sum(inputs * outputs for inputs, outputs in pairwise(widths))
-    if count > MOST_PARAMETERS:
-        said = f"layers from {widths[0]} inputs to {widths[-1]} outputs would have {count} parameters"
-        raise SettingsError(f"model: {said}; allowed: up to {MOST_PARAMETERS}: make `hidden` or `top` smaller")
-    layers: list[nn.Module] = []
-    for inputs, outputs in pairwise(widths):
-        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
-    return layers[:-1]
-
-
-def top(embeddings: int, hidden: list[int], classes: int) -> nn.Module:
-    """Return a top model from concatenated embeddings to logits; a ReLU comes first, as bottoms end without one."""
-    return nn.Sequential(nn.ReLU(), *perceptron([embeddings, *hidden, classes]))

@@ -96,7 +96,7 @@ class Target:
 
 def _tensors(data: bytes) -> None:
     parcel, _ = unpack(data)
-    if isinstance(parcel, TensorParcel):
+    if isinstance(parcel, TensorParcel) and len(parcel.data) == parcel.encoding.nbytes(parcel.rows, parcel.width):
         values = parcel.encoding().decode(memoryview(parcel.data), parcel.rows, parcel.width)
         assert values.shape == (parcel.rows, parcel.width)
 

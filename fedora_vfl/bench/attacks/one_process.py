@@ -14,8 +14,9 @@ from fedora_vfl.bench.attacks.defences import Defence
 from fedora_vfl.datasets.settings import ACTIVE
 from fedora_vfl.sampling.seeds import derive
 from fedora_vfl.settings.model import Model
-from fedora_vfl.wire.encodings import TensorEncoding, encoding_named
+from fedora_vfl.wire.choice import Encodings
 from party import batches, losses
+from party.codec import Codec
 from party.data.reading import read
 from party.data.records import Records
 from party.data.split import assign
@@ -25,6 +26,7 @@ from party.state import PartyState, assemble
 from party.updates import Rule, rule_for
 from party.updates.primal_dual import DualAscent, unlearning_loss
 from protos.fedora.v1.exchange_pb2 import Order
+from protos.fedora.v1.meter_pb2 import Kind
 from protos.fedora.v1.phase_pb2 import Phase, Report
 
 
@@ -44,18 +46,24 @@ Watch = Callable[[Step], None]
 
 @dataclass(frozen=True)
 class Line:
-    """The encodings at the two ends of one link, each of which may remember what it has sent."""
+    """The two ends of one link, each of which may remember what it has sent."""
 
-    passive: TensorEncoding
-    active: TensorEncoding
+    passive: Codec
+    active: Codec
 
-    def embedding(self, tensor: Tensor) -> Tensor:
+    def embedding(self, phase: Phase, step: int, tensor: Tensor, rows: Tensor) -> Tensor:
         """Return an embedding as it arrives at the active party."""
-        return self.active.decode(memoryview(self.passive.encode(tensor.detach())), *tensor.shape)
+        data = self.passive.encode(Kind.EMBEDDING, phase, step, tensor.detach(), rows)
+        return self.active.decode(Kind.EMBEDDING, phase, memoryview(data), rows, tensor.shape[1], _accept)
 
-    def gradient(self, tensor: Tensor) -> Tensor:
+    def gradient(self, phase: Phase, step: int, tensor: Tensor, rows: Tensor) -> Tensor:
         """Return a gradient as it arrives at the passive party."""
-        return self.passive.decode(memoryview(self.active.encode(tensor.detach())), *tensor.shape)
+        data = self.active.encode(Kind.GRADIENT, phase, step, tensor.detach(), rows)
+        return self.passive.decode(Kind.GRADIENT, phase, memoryview(data), rows, tensor.shape[1], _accept)
+
+
+def _accept(_: Tensor) -> None:
+    """Find nothing wrong with a tensor of one's own."""
 
 
 @dataclass
@@ -106,6 +114,7 @@ class OneProcess:
     def forget(self, rows: Tensor) -> None:
         """Drop training rows at every party."""
         for state in self.states.values():
+            state.links.forget(rows)
             state.sets = state.sets.forgetting(rows).dropping()
             state.begin()
 
@@ -141,7 +150,7 @@ class OneProcess:
             name: self.noises[name].apply(self.states[name].embed(rows, phase, step), rows, phase.number, step)
             for name in self.passive
         }
-        arrived = {name: self.lines[name].embedding(one) for name, one in sent.items()}
+        arrived = {name: self.lines[name].embedding(phase, step, one, rows) for name, one in sent.items()}
         if rules[ACTIVE].needs_gradients:
             for embedding in arrived.values():
                 embedding.requires_grad_()
@@ -170,7 +179,8 @@ class OneProcess:
         if self.defence.label_shield:
             seed = derive(phase.plan.seed, "shield", party, step)
             gradient = self.defence.shielded(gradient, self.labels[rows], seed)
-        return self.lines[party].gradient(self.noises[ACTIVE].apply(gradient, rows, phase.number, step, party))
+        gradient = self.noises[ACTIVE].apply(gradient, rows, phase.number, step, party)
+        return self.lines[party].gradient(phase, step, gradient, rows)
 
     def _absorb(self, party: str, rows: Tensor, embedding: Tensor, gradient: Tensor) -> None:
         """Let a gradient flow into a passive party's bottom, with its own penalty if it has one."""
@@ -214,8 +224,12 @@ def join(folder: Path, job: Job, defence: Defence) -> OneProcess:
         for name in [*passive, ACTIVE]
     }
     noises = {name: Noise(defence.privacy(name == ACTIVE, seed=job.seed), party=name) for name in states}
-    encoding = encoding_named(job.wire.encoding)
-    lines = {name: Line(encoding(), encoding()) for name in passive}
+    lines = {}
+    for name in passive:
+        encodings = Encodings.of(job.wire.link(name))
+        ends = (states[ACTIVE].links.of(name), states[name].links.of(ACTIVE))
+        active, own = (Codec(encodings, passive=name, memory=memory) for memory in ends)
+        lines[name] = Line(own, active)
     return OneProcess(states, records, order, lines, noises, defence)
 
 

@@ -89,7 +89,14 @@ class Welcome(_message.Message):
     def __init__(self, version: _Optional[str] = ...) -> None: ...
 
 class Setup(_message.Message):
-    __slots__ = ("job", "seed", "passive", "model", "encoding", "load", "alignment", "allow_remembering", "matching", "submitted_by", "take_up_pending", "saves")
+    __slots__ = ("job", "seed", "passive", "model", "encoding", "load", "alignment", "allow_remembering", "matching", "submitted_by", "take_up_pending", "saves", "links")
+    class LinksEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: LinkEncoding
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[LinkEncoding, _Mapping]] = ...) -> None: ...
     JOB_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     PASSIVE_FIELD_NUMBER: _ClassVar[int]
@@ -102,6 +109,7 @@ class Setup(_message.Message):
     SUBMITTED_BY_FIELD_NUMBER: _ClassVar[int]
     TAKE_UP_PENDING_FIELD_NUMBER: _ClassVar[int]
     SAVES_FIELD_NUMBER: _ClassVar[int]
+    LINKS_FIELD_NUMBER: _ClassVar[int]
     job: str
     seed: int
     passive: _containers.RepeatedScalarFieldContainer[str]
@@ -114,7 +122,20 @@ class Setup(_message.Message):
     submitted_by: str
     take_up_pending: bool
     saves: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., encoding: _Optional[str] = ..., load: _Optional[str] = ..., alignment: _Optional[str] = ..., allow_remembering: _Optional[bool] = ..., matching: _Optional[str] = ..., submitted_by: _Optional[str] = ..., take_up_pending: _Optional[bool] = ..., saves: _Optional[_Iterable[str]] = ...) -> None: ...
+    links: _containers.MessageMap[str, LinkEncoding]
+    def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., encoding: _Optional[str] = ..., load: _Optional[str] = ..., alignment: _Optional[str] = ..., allow_remembering: _Optional[bool] = ..., matching: _Optional[str] = ..., submitted_by: _Optional[str] = ..., take_up_pending: _Optional[bool] = ..., saves: _Optional[_Iterable[str]] = ..., links: _Optional[_Mapping[str, LinkEncoding]] = ...) -> None: ...
+
+class LinkEncoding(_message.Message):
+    __slots__ = ("embeddings", "gradients", "evaluation", "error_feedback")
+    EMBEDDINGS_FIELD_NUMBER: _ClassVar[int]
+    GRADIENTS_FIELD_NUMBER: _ClassVar[int]
+    EVALUATION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FEEDBACK_FIELD_NUMBER: _ClassVar[int]
+    embeddings: str
+    gradients: str
+    evaluation: str
+    error_feedback: bool
+    def __init__(self, embeddings: _Optional[str] = ..., gradients: _Optional[str] = ..., evaluation: _Optional[str] = ..., error_feedback: _Optional[bool] = ...) -> None: ...
 
 class Ready(_message.Message):
     __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training", "forgotten_rows", "repeatable_start", "pending", "aligned")

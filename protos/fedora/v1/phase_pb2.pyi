@@ -235,8 +235,16 @@ class Augmentation(_message.Message):
     shift: int
     def __init__(self, flip: _Optional[bool] = ..., shift: _Optional[int] = ...) -> None: ...
 
+class Schedule(_message.Message):
+    __slots__ = ("overlap", "local_steps")
+    OVERLAP_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_STEPS_FIELD_NUMBER: _ClassVar[int]
+    overlap: int
+    local_steps: int
+    def __init__(self, overlap: _Optional[int] = ..., local_steps: _Optional[int] = ...) -> None: ...
+
 class Phase(_message.Message):
-    __slots__ = ("number", "name", "round", "over", "plan", "loss", "update", "train_mode", "augmentation", "checkpoint", "offline", "forward_only")
+    __slots__ = ("number", "name", "round", "over", "plan", "loss", "update", "train_mode", "augmentation", "checkpoint", "offline", "forward_only", "schedule")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -249,6 +257,7 @@ class Phase(_message.Message):
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     OFFLINE_FIELD_NUMBER: _ClassVar[int]
     FORWARD_ONLY_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULE_FIELD_NUMBER: _ClassVar[int]
     number: int
     name: str
     round: int
@@ -261,7 +270,8 @@ class Phase(_message.Message):
     checkpoint: bool
     offline: _containers.RepeatedScalarFieldContainer[str]
     forward_only: bool
-    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., round: _Optional[int] = ..., over: _Optional[_Union[Samples, _Mapping]] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., train_mode: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ..., checkpoint: _Optional[bool] = ..., offline: _Optional[_Iterable[str]] = ..., forward_only: _Optional[bool] = ...) -> None: ...
+    schedule: Schedule
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., round: _Optional[int] = ..., over: _Optional[_Union[Samples, _Mapping]] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., train_mode: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ..., checkpoint: _Optional[bool] = ..., offline: _Optional[_Iterable[str]] = ..., forward_only: _Optional[bool] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ...) -> None: ...
 
 class Report(_message.Message):
     __slots__ = ("phase", "rows", "steps", "change_squared", "compute_seconds", "wait_seconds", "loss_sum", "correct", "figures", "left_out", "within_bounds")

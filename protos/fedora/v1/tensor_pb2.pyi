@@ -13,10 +13,20 @@ class Encoding(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FLOAT32: _ClassVar[Encoding]
     FLOAT16: _ClassVar[Encoding]
     BFLOAT16: _ClassVar[Encoding]
+    INT8: _ClassVar[Encoding]
+    INT4: _ClassVar[Encoding]
+    INT2: _ClassVar[Encoding]
+    TOPK: _ClassVar[Encoding]
+    RANDTOPK: _ClassVar[Encoding]
 ENCODING_UNSPECIFIED: Encoding
 FLOAT32: Encoding
 FLOAT16: Encoding
 BFLOAT16: Encoding
+INT8: Encoding
+INT4: Encoding
+INT2: Encoding
+TOPK: Encoding
+RANDTOPK: Encoding
 
 class Tensor(_message.Message):
     __slots__ = ("encoding", "shape", "data")

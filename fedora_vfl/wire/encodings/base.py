@@ -1,18 +1,15 @@
-"""How the values of embeddings and gradients are written: one class for each encoding, found by name or by number."""
+"""What every encoding has in common, and how one is found: by its name in a job file, by its number on the wire."""
 
-import warnings
+import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from fedora_vfl.errors import SettingsError
 from fedora_vfl.plugins import Registry
-from protos.fedora.v1.tensor_pb2 import BFLOAT16, FLOAT16, FLOAT32, Encoding
+from protos.fedora.v1.tensor_pb2 import Encoding
 
 if TYPE_CHECKING:  # the coordinator asks for sizes, and never imports torch
     from torch import Tensor
-
-# Received bytes are never written to, which is what torch warns about.
-warnings.filterwarnings("ignore", message="The given buffer is not writable", category=UserWarning)
 
 FIRST_OWN_NUMBER = 1000  # the contract leaves the numbers from here to encodings of users' own
 
@@ -31,6 +28,19 @@ class TensorEncoding(ABC):
     @abstractmethod
     def nbytes(cls, rows: int, width: int) -> int:
         """Return the size of an encoded batch, which its values do not change: the cost model is exact."""
+
+    @classmethod
+    def could_be(cls, size: int, rows: int, width: int) -> bool:
+        """Tell whether a batch may have this size, as far as the number on the wire tells: the first of two checks."""
+        return size == cls.nbytes(rows, width)
+
+    @classmethod
+    def keeping(cls, percent: float) -> "type[TensorEncoding]":
+        """Return the encoding that keeps so much of every row, where an encoding leaves something out."""
+        raise SettingsError(f"the encoding {cls.name!r} keeps all of a row: leave the percentage out")
+
+    def draw_from(self, seed: int | None) -> None:  # noqa: B027 (most encodings draw nothing)
+        """Take what is random in the next batch from this seed; None: nothing may be random in it."""
 
     @abstractmethod
     def encode(self, values: "Tensor") -> bytes | memoryview:
@@ -56,10 +66,17 @@ def register(encoding: E) -> E:
     return encoding
 
 
+# `topk-5%`: an encoding, and how much of a row it keeps.
+_PERCENT = re.compile(r"(?P<name>.+)-(?P<percent>[0-9]{1,3}(\.[0-9]{1,3})?)%")
+
+
 def encoding_named(name: str) -> type[TensorEncoding]:
     """Return an encoding by the name it has in the job file."""
+    found = _PERCENT.fullmatch(name)
     try:
-        return ENCODINGS.get(name)
+        if found is None:
+            return ENCODINGS.get(name)
+        return ENCODINGS.get(found["name"]).keeping(float(found["percent"]))
     except ValueError as error:
         raise SettingsError(f"wire.encoding: {error}") from None
 
@@ -67,58 +84,3 @@ def encoding_named(name: str) -> type[TensorEncoding]:
 def encoding_numbered(number: int) -> type[TensorEncoding] | None:
     """Return an encoding by its number on the wire; None if it is not known."""
     return next((one for one in ENCODINGS.entries if one.number == number), None)
-
-
-class _PlainValues(TensorEncoding):
-    """Every value on its own, in row-major order, in the torch type of the encoding's name."""
-
-    size: ClassVar[int]  # bytes of one value
-
-    @classmethod
-    def nbytes(cls, rows: int, width: int) -> int:
-        """Return the bytes of all values."""
-        return rows * width * cls.size
-
-    def encode(self, values: "Tensor") -> bytes | memoryview:
-        """Return the values' own memory, or a copy's where the type differs."""
-        import torch
-
-        # Flat: a memoryview with a dimension of 0 cannot be cast. numpy has no bfloat16: two bytes are two bytes.
-        flat = values.to(getattr(torch, self.name)).flatten()
-        return (flat.view(torch.int16) if self.size == 2 else flat).numpy().data.cast("B")
-
-    def decode(self, data: memoryview, rows: int, width: int) -> "Tensor":
-        """Copy the values to memory of their own."""
-        import torch
-
-        if not rows * width:
-            return torch.empty(rows, width)
-        # The copy has an aligned address: matrix products on an unaligned one may round differently, and the result
-        # would not be exact to the bit.
-        values = torch.frombuffer(data, dtype=getattr(torch, self.name)).view(rows, width)
-        return values.to(torch.float32, copy=True)
-
-
-@register
-class Float32(_PlainValues):
-    """The values as they are."""
-
-    name, number, size = "float32", FLOAT32, 4
-
-
-@register
-class Float16(_PlainValues):
-    """IEEE 754 half: 11 bits of precision, overflows above 65504."""
-
-    name, number, size = "float16", FLOAT16, 2
-
-
-@register
-class BFloat16(_PlainValues):
-    """The upper half of a float32: its range, with 8 bits of precision."""
-
-    name, number, size = "bfloat16", BFLOAT16, 2
-
-
-if {one.name.upper(): one.number for one in ENCODINGS.entries} != dict(Encoding.items()[1:]):
-    raise ImportError("an encoding of the wire contract is not implemented, or is called otherwise")
