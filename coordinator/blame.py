@@ -19,11 +19,19 @@ _PARTIES_KINDS = {
     Failure.LOST,
     Failure.INTERNAL,
     Failure.LEFT,
+    Failure.STORAGE,
     Failure.DIVERGED,
 }
+# What may pass by itself, or be mended while a job waits: a member that is gone or silent, a disk that is full.
+_PASSING = (Failure.LOST, Failure.SILENT, Failure.LEFT, Failure.STORAGE)
 
 # A broken connection is often the echo of something that another party can explain; so long is listened for it.
 ECHO_SECONDS = 1.0
+
+
+def is_passing(error: FedoraError) -> bool:
+    """Tell whether a job that met an error goes on from its last commit, and does not end with it."""
+    return isinstance(error, PartyError) and error.kind in _PASSING
 
 
 def heard_from(reporter: str, failure: Failure, *, active: str) -> FedoraError:

@@ -12,10 +12,12 @@ from coordinator.agreement import agreed
 from coordinator.blame import all_done, heard_from
 from coordinator.cost import CostModel, predict_alignment
 from coordinator.history import PhaseRecord, record
+from coordinator.journal import Journal
 from coordinator.ledger import Ledger
 from coordinator.methods import Method, PhaseOutcome, R, Rollback
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.one_request import check_one_set
+from coordinator.pace import FEW_STEPS, Pace
 from coordinator.reports import (
     PhaseProgress,
     SetupProgress,
@@ -27,9 +29,10 @@ from coordinator.reports import (
     check_ready,
     check_reports,
     check_saved,
+    steps_of,
 )
 from coordinator.roster import Connection
-from fedora_vfl.errors import DataError, FedoraError, PartyError, SettingsError
+from fedora_vfl.errors import DataError, PartyError, SettingsError
 from fedora_vfl.process import logs
 from fedora_vfl.sampling.rows import rows_of
 from fedora_vfl.settings.bounds import MOST_BATCH_VALUES
@@ -43,7 +46,7 @@ from protos.fedora.v1.control_pb2 import (
     Assessment,
     Attest,
     Collect,
-    Dismiss,
+    Commit,
     Drop,
     Dropped,
     Event,
@@ -83,8 +86,12 @@ class Engine:
         connections: list[Connection],
         tell: Tell,
         metrics: CoordinatorMetrics | None = None,
+        journal: Journal | None = None,
     ) -> None:
-        self._federation, self._connections, self._tell = federation, connections, tell
+        """`journal` has the requests of earlier attempts at the same job, which are not made again."""
+        self._federation, self._connections, self._told = federation, connections, tell
+        self.journal = journal or Journal()
+        self._pace = Pace(federation.deadlines.commit_every)
         self._metrics = metrics or CoordinatorMetrics(federation.parties)
         self._active = federation.active.name
         self._phases = 0
@@ -92,6 +99,7 @@ class Engine:
         self.predicted: dict[str, int] = {}  # bytes by name of phase
         self.predicted_alignment = 0  # bytes of masked ids and what belongs to them
         self.seconds: dict[str, float] = {}  # by name of phase
+        self._took = 0.0  # seconds of the last request
         self.history: list[PhaseRecord] = []
         self._aligning = False  # whether those who follow the job have been told that it begins with a long alignment
         self._heard: dict[str, float] = {}  # when each party last sent something
@@ -104,11 +112,9 @@ class Engine:
         """Have every party join its rows and make its networks."""
         logs.in_job(setup.job)
         log.info("a job begins")
+        timeout = self._federation.deadlines.setup + GRACE_SECONDS
         answers = await self._ask(
-            FromCoordinator(setup=setup),
-            "ready",
-            timeout=self._federation.deadlines.setup + GRACE_SECONDS,
-            progress=SetupProgress(),
+            FromCoordinator(setup=setup), "ready", timeout=timeout, progress=SetupProgress(), commit=True
         )
         ready = {name: answer.ready for name, answer in answers.items()}
         active = ready[self._active]
@@ -137,7 +143,7 @@ class Engine:
         messages = {connection.name: FromCoordinator(request=others) for connection in self._connections}
         messages[self._active] = FromCoordinator(request=request)
         timeout = self._federation.deadlines.setup + GRACE_SECONDS
-        answers = await self._ask(messages, "accepted", timeout=timeout)
+        answers = await self._ask(messages, "accepted", timeout=timeout, commit=True)
         told = {name: answer.accepted for name, answer in answers.items()}
         check_one_set(told, active=self._active)
         accepted = agreed(told, what="the rows to forget")
@@ -147,7 +153,7 @@ class Engine:
 
     async def drop(self) -> dict[str, Dropped]:
         """Have every party drop the rows to forget; the current model becomes Θ_init."""
-        answers = await self._ask(FromCoordinator(drop=Drop()), "dropped", timeout=self._timeout)
+        answers = await self._ask(FromCoordinator(drop=Drop()), "dropped", timeout=self._timeout, commit=True)
         dropped = {name: answer.dropped for name, answer in answers.items()}
         told = agreed(dropped, what="the rows that were dropped")
         self._check_parts(told)
@@ -180,7 +186,7 @@ class Engine:
         # Only the active party is told what the rows have in common; the others sign a digest of it.
         messages = {one.name: FromCoordinator(attest=Attest(joint=joint)) for one in self._connections}
         messages[self._active].attest.asked = asked
-        answers = await self._ask(messages, "statement", timeout=self._timeout)
+        answers = await self._ask(messages, "statement", timeout=self._timeout, commit=True)
         return {name: answer.statement for name, answer in answers.items()}
 
     async def perform(self, method: Method[R], *, rounds: int = 1) -> R:
@@ -216,32 +222,18 @@ class Engine:
         answers = await self._ask(FromCoordinator(collect=Collect()), "readings", timeout=timeout)
         for name, one in answers.items():
             check_privacy(name, one.readings.privacy)
-            check_readings(name, one.readings.readings, members=self._federation.parties, phases=self.predicted)
+            for lines in (one.readings.readings, one.readings.uncounted):
+                check_readings(name, lines, members=self._federation.parties, phases=self.predicted)
         self.privacy = {
             name: _privacy(one.readings.privacy) for name, one in answers.items() if one.readings.HasField("privacy")
         }
         books: dict[str, list[Reading]] = {name: list(one.readings.readings) for name, one in answers.items()}
-        books[COORDINATOR] = [one for connection in self._connections for one in connection.meter.close()]
-        ledger = Ledger.reconcile({**books}, self.predicted, alignment=self.predicted_alignment)
+        books[COORDINATOR] = self.journal.books.readings()
+        uncounted = {name: list(one.readings.uncounted) for name, one in answers.items()}
+        uncounted[COORDINATOR] = self.journal.uncounted.readings()
+        ledger = Ledger.reconcile({**books}, self.predicted, {**uncounted}, alignment=self.predicted_alignment)
         ledger.check_prediction()
         return ledger
-
-    async def dismiss(self, reason: str) -> None:
-        """End the job at every party that can still be reached."""
-
-        async def one(connection: Connection) -> None:
-            try:
-                async with asyncio.timeout(self._federation.deadlines.silence):
-                    await connection.link.send(FromCoordinator(dismiss=Dismiss(reason=reason)))
-                    while (await connection.link.receive(most=MOST_ANSWER_BYTES)).WhichOneof("content") != "idle":
-                        pass
-            except (FedoraError, TimeoutError):
-                # It is gone, or too busy to listen. What it still sends must not be taken for an answer to the next
-                # job: it has to join again.
-                connection.link.close()
-            connection.meter.close()
-
-        await asyncio.gather(*(one(connection) for connection in self._connections))
 
     async def _rollback(self, checkpoints: int) -> None:
         """Have every party undo all since a phase with a mark."""
@@ -271,19 +263,16 @@ class Engine:
             self._checkpoints.append((len(self.history), self.identity))
         self._phases += 1
         phase.number = self._phases
+        live = not self.journal.replaying
         started = PhaseStarted(name=phase.name, round=phase.round, of_rounds=rounds, phase=phase.number)
         await self._tell(Event(started=started))
-        self._metrics.phase_began(phase)
-        logs.in_phase(phase.name, phase.round)
+        if live:
+            self._metrics.phase_began(phase)
+            logs.in_phase(phase.name, phase.round)
         for connection in self._connections:
             connection.meter.enter(phase.name, phase.round)
-        began = time.perf_counter()
         # No deadline for a whole phase: every wait inside it has one, at the party that waits, and steps must go on.
-        message = FromCoordinator(phase=phase)
-        messages = {one.name: message for one in self._connections if one.name not in phase.offline}
-        progress = PhaseProgress(phase, set_rows=set_rows, active=self._active)
-        answers = await self._ask(messages, "report", timeout=None, progress=progress)
-        seconds = time.perf_counter() - began
+        answers, seconds = await self._run_parts(phase, set_rows)
         self.predicted[phase.name] = self.predicted.get(phase.name, 0) + self._cost.predict(phase)
         self.seconds[phase.name] = self.seconds.get(phase.name, 0.0) + seconds
         reports = {name: answer.report for name, answer in answers.items()}
@@ -305,7 +294,8 @@ class Engine:
             known = (self.identity, phase.SerializeToString(deterministic=True).hex(), outcome.loss)
             self.identity = hashlib.sha256(repr(known).encode()).hexdigest()
         self.history.append(record(phase, outcome, reports))
-        self._metrics.phase_finished(phase, self.history[-1])
+        if live:
+            self._metrics.phase_finished(phase, self.history[-1])
         finished = PhaseFinished(
             name=phase.name,
             round=phase.round,
@@ -315,8 +305,42 @@ class Engine:
             seconds=seconds,
             dual=max((one["dual_largest"] for one in outcome.figures.values() if "dual_largest" in one), default=None),
         )
-        await self._tell(Event(finished=finished))
+        if live:
+            await self._told(Event(finished=finished))
         return outcome
+
+    async def _run_parts(self, phase: Phase, set_rows: int) -> tuple[dict[str, FromParty], float]:
+        """Run a phase, cut into parts where it takes long; return the last part's answers, and the seconds of all."""
+        parties = [one.name for one in self._connections if one.name not in phase.offline]
+        progress = PhaseProgress(phase, set_rows=set_rows, active=self._active)
+        steps, first, seconds = steps_of(phase, rows_of(phase.over, set_rows)), 0, 0.0
+        while True:
+            message, end = FromCoordinator(phase=phase), self._end_of_part(phase, first, steps)
+            if (first, end) != (0, steps):
+                message.phase.first_step, message.phase.steps = first, end - first
+            messages = dict.fromkeys(parties, message)
+            answers = await self._ask(messages, "report", timeout=None, progress=progress, commit=first > 0)
+            seconds += self._took
+            self._pace.ran(phase.name, end - first, self._took)
+            if end == steps:
+                return answers, seconds
+            for name, answer in answers.items():
+                if not answer.report.partial or (answer.report.phase, answer.report.steps) != (phase.number, end):
+                    raise PartyError(
+                        name, f"reports the end of {phase.name} where {end} of {steps} steps were asked for"
+                    )
+            first = end
+
+    def _end_of_part(self, phase: Phase, first: int, steps: int) -> int:
+        """Return the step that the next part of a phase ends before: what was decided once is not decided anew."""
+        if steps <= FEW_STEPS or phase.schedule.overlap:  # batches that are under way at a cut would change the result
+            return steps
+        return first + int(self.journal.value("steps", lambda: str(self._pace.steps(phase.name, steps - first))))
+
+    async def _tell(self, event: Event) -> None:
+        """Tell those who follow the job, unless they were told in an earlier attempt."""
+        if not self.journal.replaying:
+            await self._told(event)
 
     @property
     def _timeout(self) -> float:
@@ -336,14 +360,61 @@ class Engine:
         *,
         timeout: float | None,
         progress: PhaseProgress | SetupProgress | None = None,
+        commit: bool = False,
     ) -> dict[str, FromParty]:
         """Send every party the same message, or some their own, and return their answers.
 
         With a timeout of None the first answer may take as long as `progress` is told of; once it is there, the others,
-        which work in step with it, must follow within the step deadline.
+        which work in step with it, must follow within the step deadline. With `commit` all parties commit, whenever
+        the last time was. What an earlier attempt has asked is not asked again.
         """
-        lag = self._federation.deadlines.step if timeout is None else None
         messages = message if isinstance(message, dict) else {one.name: message for one in self._connections}
+        if entry := self.journal.replay(messages):
+            self._took = entry.seconds
+            self._pace.replayed(entry)
+            return {name: entry.answers[name] for name in messages}
+        asked = _in_words(next(iter(messages.values())))
+        commit = self._pace.due(asked) or commit
+        addressed = {one.name: messages.get(one.name) for one in self._connections}
+        lagging = self._pace.lagging if commit else set()  # who is left out, and has not committed its last request
+        sent = {
+            name: self._numbered(content or FromCoordinator(commit_only=Commit()), commit)
+            for name, content in addressed.items()
+            if content or name in lagging
+        }
+        began = time.perf_counter()
+        answers = await self._exchange(sent, answer, timeout=timeout, progress=progress)
+        self._took = time.perf_counter() - began
+        readings = [one for connection in self._connections for one in connection.meter.close()]
+        self.journal.add(messages, answers, asked=asked, commit=commit, seconds=self._took, readings=readings)
+        self._pace.asked(asked, sent, seconds=self._took)
+        if commit:
+            writing = time.perf_counter()
+            await self.journal.write()
+            told = (one.commit_seconds for one in answers.values())
+            # A party that says something else than can be is taken for a slow one.
+            cost = max(seconds if 0 <= seconds <= self._took else self._took for seconds in told)
+            self._pace.committed(cost + time.perf_counter() - writing)
+        return {name: answers[name] for name in messages}
+
+    def _numbered(self, message: FromCoordinator, commit: bool) -> FromCoordinator:
+        """Return a message as it is sent: with its place in the job."""
+        sent = FromCoordinator()
+        sent.CopyFrom(message)
+        sent.number, sent.attempt, sent.commit = self.journal.number, self.journal.attempt, commit
+        sent.confirmed = self.journal.confirmed
+        return sent
+
+    async def _exchange(
+        self,
+        messages: dict[str, FromCoordinator],
+        answer: str,
+        *,
+        timeout: float | None,
+        progress: PhaseProgress | SetupProgress | None,
+    ) -> dict[str, FromParty]:
+        """Send some parties their messages and return their answers."""
+        lag = self._federation.deadlines.step if timeout is None else None
         tasks = {
             asyncio.create_task(self._ask_one(one, messages[one.name], answer, timeout, progress)): one.name
             for one in self._connections
@@ -366,9 +437,13 @@ class Engine:
         progress: PhaseProgress | SetupProgress | None,
     ) -> FromParty:
         most = MOST_BOOK_BYTES * (self._phases + 1) if answer == "readings" else MOST_ANSWER_BYTES
+        if message.HasField("commit_only"):
+            answer = "committed"
         await connection.link.send(message, timeout=self._federation.deadlines.step)
         while True:
             one = await connection.link.receive(timeout=timeout, most=most)
+            if one.attempt and one.attempt != self.journal.attempt:
+                continue  # it was on its way when that attempt ended
             match one.WhichOneof("content"):
                 case "progress" if progress:
                     progress.check(connection.name, one.progress)
@@ -390,6 +465,12 @@ class Engine:
                 self._aligning = True
                 await self._tell(Event(started=PhaseStarted(name="alignment", round=1, of_rounds=1)))
             await self._tell(Event(progress=progress))
+
+
+def _in_words(message: FromCoordinator) -> str:
+    """Say what a request is, for readers of the journal."""
+    content = message.WhichOneof("content") or ""
+    return f"{message.phase.name} {message.phase.round}" if content == "phase" else content
 
 
 def _privacy(told: Privacy) -> dict[str, Any]:

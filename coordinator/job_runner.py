@@ -3,12 +3,12 @@
 import json
 import re
 import secrets
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from coordinator.auditing import Auditing
+from coordinator.blame import is_passing
 from coordinator.engine import Engine
 from coordinator.job import Forget, Job, repeat_mark
 from coordinator.ledger import Ledger
@@ -64,20 +64,11 @@ class JobRunner:
     """One job from beginning to end."""
 
     def __init__(
-        self,
-        job: Job,
-        engine: Engine,
-        federation: Federation,
-        key: SigningKey,
-        say: Say,
-        *,
-        number: str,
-        submitted_by: str = "",
+        self, job: Job, engine: Engine, federation: Federation, key: SigningKey, say: Say, *, setup: Setup
     ) -> None:
-        """`number` is the job's id; `submitted_by` is whose certificate it came with: parties go by both."""
-        self._submitted_by = submitted_by
+        """`setup` is what parties are told when the job begins."""
         self._job, self._engine, self._federation, self._key, self._say = job, engine, federation, key, say
-        self._number = number
+        self._setup, self._number = setup, setup.job
         self._models: dict[str, ModelRecord] = {}
         self._dropping = False  # whether parties may have dropped the rows
         self._requests = [self._number]  # to forget, each by the job that brought it
@@ -88,7 +79,6 @@ class JobRunner:
 
     async def run(self) -> Result:
         """Do all that the job asks for."""
-        began = time.perf_counter()
         ready = await self._set_up()
         classes = ready[self._federation.active.name].classes
         if self._job.forget and self._job.forget.pending:
@@ -97,7 +87,7 @@ class JobRunner:
         await self._train()
         forgotten = await self._forget_for_good(self._job.forget, task) if self._job.forget and task else None
         ledger = await self._engine.collect()
-        seconds = time.perf_counter() - began
+        seconds = self._engine.journal.seconds
         figures = result(
             self._job,
             ready=ready,
@@ -116,26 +106,8 @@ class JobRunner:
     async def _set_up(self) -> dict[str, Ready]:
         """Join the rows and make the networks."""
         job = self._job
-        if job.train.load and not re.fullmatch(MODEL_NAME, job.train.load):
-            said = "on a cluster that is up, this is the name under which an earlier job saved its model"
-            raise SettingsError(f"train.from: {job.train.load!r} is not a name; {said}")
-        setup = Setup(
-            job=self._number,
-            seed=job.seed,
-            passive=self._federation.passive,
-            alignment=self._federation.alignment,
-            matching=self._federation.matching.model_dump_json(),
-            model=job.model.model_dump_json() if job.model else "",
-            encoding=job.wire.encoding,
-            links=job.wire.links(list(self._federation.passive)),
-            load=job.train.load or "",
-            allow_remembering=job.train.allow_remembering,
-            take_up_pending=bool(job.forget and job.forget.pending),
-            saves=job.new_names(),
-            submitted_by=self._submitted_by,
-        )
-        self._wire = told(setup)
-        ready = await self._engine.setup(setup)
+        self._wire = told(self._setup)
+        ready = await self._engine.setup(self._setup)
         common = ready[self._federation.active.name]
         if common.training and not job.train.rounds:
             self._training = parse(common.training, Train, origin=f"the saved model {job.train.load!r}")
@@ -212,7 +184,9 @@ class JobRunner:
         """Forget; if that fails, say that the rows are dropped all the same."""
         try:
             return await self._forget(forget, task)
-        except FedoraError:
+        except FedoraError as error:
+            if is_passing(error):
+                raise
             if UNLEARNED not in self._models and self._dropping:
                 await self._say(
                     f"the rows are dropped for good all the same (job {', '.join(self._requests)}), but no model has "
@@ -254,7 +228,8 @@ class JobRunner:
 
     async def _prove(self, forget: Forget, task: UnlearningTask, forgotten: Forgotten) -> Proven:
         """Have every party sign what was done, once all figures are known."""
-        asked = _asked(forget)
+        journal = self._engine.journal
+        asked = _asked(forget, salt=journal.value("salt", lambda: secrets.token_hex(32)))
         joint = self._joint(asked, task, forgotten)
         texts = (canonical(one.model_dump()).decode() for one in (joint, asked))
         statements = await self._engine.attest(joint=next(texts), asked=next(texts))
@@ -267,7 +242,7 @@ class JobRunner:
         goal = settings.goal if settings else None
         return JointStatement(
             job=self._number,
-            time=now(),
+            time=self._engine.journal.value("time", now),
             software=f"fedora {VERSION}",
             parties=Parties(active=federation.active.name, passive=list(federation.passive)),
             request=JointRequest(rows=task.forget, commitment=self._commitment, asked=digest(asked)),
@@ -320,13 +295,42 @@ class JobRunner:
         )
 
 
-def _asked(forget: Forget) -> Asked:
+def setup_message(job: Job, federation: Federation, *, number: str, submitted_by: str) -> Setup:
+    """Return what parties are told when a job begins.
+
+    Args:
+        job: What to do.
+        federation: Who takes part.
+        number: The job's id.
+        submitted_by: The operator whose certificate the job came with; parties go by it.
+    """
+    if job.train.load and not re.fullmatch(MODEL_NAME, job.train.load):
+        said = "on a cluster that is up, this is the name under which an earlier job saved its model"
+        raise SettingsError(f"train.from: {job.train.load!r} is not a name; {said}")
+    return Setup(
+        job=number,
+        seed=job.seed,
+        passive=federation.passive,
+        alignment=federation.alignment,
+        matching=federation.matching.model_dump_json(),
+        model=job.model.model_dump_json() if job.model else "",
+        encoding=job.wire.encoding,
+        links=job.wire.links(list(federation.passive)),
+        load=job.train.load or "",
+        allow_remembering=job.train.allow_remembering,
+        take_up_pending=bool(job.forget and job.forget.pending),
+        saves=job.new_names(),
+        submitted_by=submitted_by,
+    )
+
+
+def _asked(forget: Forget, *, salt: str) -> Asked:
     """Say what the rows of a request have in common."""
     return Asked(
         kind=forget.kind,
         classes=forget.classes,
         percent=forget.percent or 100.0 if forget.classes else None,
-        salt=secrets.token_hex(32),
+        salt=salt,
     )
 
 

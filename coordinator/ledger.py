@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fedora_vfl.errors import LedgerError
-from fedora_vfl.wire.meter import TENSOR_KINDS
+from fedora_vfl.wire.meter import TENSOR_KINDS, UNCOUNTED
 from protos.fedora.v1.meter_pb2 import Kind, Reading
 
 ALIGNMENT = "alignment"
@@ -81,17 +81,49 @@ def _lines(readings: Iterable[Reading]) -> Iterator[tuple[_EntryKey, _Counts]]:
             yield line, _Counts(count.messages, count.tensor_bytes, count.protobuf_bytes)
 
 
+def _repeated(uncounted: dict[str, Iterable[Reading]]) -> list[LedgerEntry]:
+    """Return one line for each kind of message on each link: the larger of what its ends have seen."""
+    found: dict[_EntryKey, _Counts] = {}
+    for keeper, readings in uncounted.items():
+        for line, counts in _lines(readings):
+            if keeper not in (line.sender, line.receiver):
+                raise LedgerError(f"{keeper} keeps books on {line.described()}, which is not its own link")
+            line = line._replace(phase=UNCOUNTED, round=0)
+            found[line] = max(counts, found.get(line, _Counts(0, 0, 0)), key=lambda one: one.protobuf_bytes)
+    return [
+        LedgerEntry(line.sender, line.receiver, line.phase, line.round, _name(line.kind), *counts)
+        for line, counts in sorted(found.items())
+        if counts.messages
+    ]
+
+
 class Ledger:
     """Reconciled entries of one job."""
 
-    def __init__(self, entries: list[LedgerEntry], predicted: dict[str, int], alignment: int = 0) -> None:
-        self.entries, self._predicted, self._alignment = entries, predicted, alignment
+    def __init__(
+        self,
+        entries: list[LedgerEntry],
+        predicted: dict[str, int],
+        alignment: int = 0,
+        repeated: list[LedgerEntry] | None = None,
+    ) -> None:
+        """`repeated` are the messages of attempts that did not count."""
+        self.entries, self._predicted, self._alignment, self.repeated = entries, predicted, alignment, repeated or []
 
     @classmethod
     def reconcile(
-        cls, books: dict[str, Iterable[Reading]], predicted: dict[str, int], *, alignment: int = 0
+        cls,
+        books: dict[str, Iterable[Reading]],
+        predicted: dict[str, int],
+        uncounted: dict[str, Iterable[Reading]] | None = None,
+        *,
+        alignment: int = 0,
     ) -> "Ledger":
-        """Compare what every member counted; each line must stand in the books of both its ends, alike."""
+        """Compare what every member counted; each line must stand in the books of both its ends, alike.
+
+        `uncounted` is what members have seen of attempts that did not count. There the ends need not agree: what was on
+        its way when a connection broke was counted by one of them, and one that was killed has counted for nobody.
+        """
         lines: dict[_EntryKey, dict[str, _Counts]] = {}
         for keeper, readings in books.items():
             for line, counts in _lines(readings):
@@ -109,7 +141,7 @@ class Ledger:
             LedgerEntry(line.sender, line.receiver, line.phase, line.round, _name(line.kind), *counted[line.sender])
             for line, counted in sorted(lines.items())
         ]
-        return cls(entries, predicted, alignment)
+        return cls(entries, predicted, alignment, _repeated(uncounted or {}))
 
     def check_prediction(self) -> None:
         """Fail if embeddings and gradients, or masked ids, took other bytes than the cost model says."""
@@ -166,13 +198,20 @@ class Ledger:
             for (link, direction, phase, kind), (messages, tensor, protobuf) in sorted(sums.items())
         ]
         by_phase = {phase: self.totals([phase]) for phase in self.phases() if wanted is None or phase in wanted}
-        return {**self.totals(wanted), "phases": by_phase, "links": links}
+        told = {**self.totals(wanted), "phases": by_phase, "links": links}
+        if wanted is None and self.repeated:
+            told["repeated"] = {
+                "messages": sum(one.messages for one in self.repeated),
+                "tensor": sum(one.tensor_bytes for one in self.repeated),
+                "protobuf": sum(one.protobuf_bytes for one in self.repeated),
+            }
+        return told
 
     def to_csv(self) -> str:
         """Write every line."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for entry in self.entries:
+        for entry in (*self.entries, *self.repeated):
             writer.writerow([getattr(entry, column) for column in COLUMNS])
         return out.getvalue()

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import yaml
 
-from coordinator.engine import Engine
+from coordinator.course import Course, dismiss
 from coordinator.job import Job
-from coordinator.job_runner import JobRunner
-from coordinator.metrics import FINISHED, GIVEN_UP, STOPPED, CoordinatorMetrics, failed
+from coordinator.metrics import FINISHED, GIVEN_UP, CoordinatorMetrics, failed
 from coordinator.roster import Roster
 from coordinator.store import BEGUN, ENDED, State, Store, StoredJob, StoreError
+from coordinator.stored_course import StoredCourse
 from coordinator.telling import Bell, Telling
-from fedora_vfl.errors import FedoraError, PartyError, SettingsError, to_failure
+from fedora_vfl.errors import FedoraError, PartyError, SettingsError, from_failure, to_failure
 from fedora_vfl.process import logs
 from fedora_vfl.process.exhaustion import exhausted
 from fedora_vfl.process.logs import discreet, unexpected
@@ -106,8 +106,8 @@ class JobQueue:
 
     async def work(self) -> None:
         """Run jobs as they come, for as long as the coordinator lives."""
-        for job in await self._store.in_state(*BEGUN):
-            await self._end(job, _interrupted(job))
+        for job in await self._store.in_state(*BEGUN):  # an earlier process ran it
+            await self._take(job)
         while not self._stopping:
             self._arrived.clear()
             if not (waiting := await self._store.in_state(State.QUEUED)):
@@ -117,11 +117,9 @@ class JobQueue:
             self.bell.ring_all()
 
     async def stop(self) -> None:
-        """Give up the job that runs, with a sentence to its user, and let its parties go; those that wait stay."""
+        """Let go of the job that runs: the coordinator's next process goes on with it."""
         self._stopping = self.bell.leaving = True
         if self._current and self._work and not self._work.done():
-            # Told before the parties are let go, which may take longer than there is time.
-            await self._end(self._current, _stopped())
             self._work.cancel()
             await asyncio.wait([self._work], timeout=STOP_SECONDS)
         self.bell.ring_all()
@@ -144,7 +142,12 @@ class JobQueue:
             if now and now.cancelled_by is not None:  # while it began
                 self._work.cancel()
             await asyncio.wait([self._work])
-            await self._end(job, await self._ending(job, self._work))
+            if self._stopping and self._work.cancelled():
+                return
+            # First the end is written down: parties that were let go hold nothing that a job could go on from.
+            ending = await self._ending(job, self._work)
+            await self._end(job, ending)
+            await self._let_go(job, ending)
         finally:
             if self._telling:
                 await self._telling.stop()
@@ -194,32 +197,28 @@ class JobQueue:
         """Wait for all parties, then do what the job asks for."""
         settings = await self._store.settings(job.id)
         content = await asyncio.to_thread(parse, settings, Job, origin=job.origin)
-        if missing := self._roster.missing():
-            await telling.say(f"waiting for {', '.join(missing)}")
-        engine = Engine(self._federation, await self._roster.complete(), telling.put, self._metrics)
-        reason = "the job was cancelled"
-        try:
-            runner = JobRunner(
-                content,
-                engine,
-                self._federation,
-                self._key,
-                telling.say,
-                number=job.id,
-                submitted_by=job.submitted_by,
-            )
-            outcome = await runner.run()
-            reason = ""
-            return outcome
-        except FedoraError as error:
-            reason = discreet(error)  # the other parties need not know whose row or label was wrong
-            raise
-        except asyncio.CancelledError:
-            reason = STOPPED_SENTENCE if self._stopping else reason
-            raise
-        finally:
-            # Shielded: whoever cancels must not leave a party in the middle of a job.
-            await asyncio.shield(engine.dismiss(reason))
+        course = Course(
+            self._federation,
+            self._roster,
+            self._key,
+            self._metrics,
+            StoredCourse(self._store, job.id),
+            telling.put,
+            id=job.id,
+            submitted_by=job.submitted_by,
+        )
+        return await course.run(content)
+
+    async def _let_go(self, job: StoredJob, ending: Ending) -> None:
+        """Have all parties that are here forget a job; the others hear of its end when they come back."""
+        # The other parties need not know whose row or label was wrong.
+        reason = discreet(from_failure(ending.failure)) if ending.failure else ""
+        await dismiss(self._roster.present(), job.id, reason, timeout=self._federation.deadlines.silence)
+
+    async def going_on(self, jobs: list[str]) -> list[str]:
+        """Return which of some jobs have not ended."""
+        known = [await self._store.job(id) for id in jobs]
+        return [job.id for job in known if job and not job.has_ended]
 
     async def _make_room(self, submitted_by: str) -> None:
         """Remove the oldest of a user's jobs that have ended, if there are many."""
@@ -243,25 +242,9 @@ class JobQueue:
             raise PartyError(COORDINATOR, "is being stopped", Failure.LOST)
 
 
-STOPPED_SENTENCE = f"{COORDINATOR} was stopped by a signal"
-
-
-def _stopped() -> Ending:
-    failure = Failure(kind=Failure.INTERNAL, culprit=COORDINATOR, reason="was stopped by a signal")
-    return Ending(State.FAILED, STOPPED, failure)
-
-
 def _cancelled(by: str) -> Ending:
     reason = f"the job was cancelled by {by}" if by else "the job was cancelled"
     return Ending(State.CANCELLED, GIVEN_UP, Failure(kind=Failure.ABORTED, reason=reason))
-
-
-def _interrupted(job: StoredJob) -> Ending:
-    """Say what became of a job that ran when the coordinator ended."""
-    if job.cancelled_by is not None:
-        return _cancelled(job.cancelled_by)
-    failure = Failure(kind=Failure.INTERNAL, culprit=COORDINATOR, reason="was restarted while the job ran")
-    return Ending(State.FAILED, STOPPED, failure)
 
 
 def unforeseen(error: BaseException) -> Failure:

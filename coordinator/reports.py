@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from coordinator.agreement import agreed
 from fedora_vfl.errors import PartyError, in_one_line
 from fedora_vfl.sampling.rows import rows_of
+from fedora_vfl.wire.meter import UNCOUNTED
 from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.control_pb2 import Privacy, Ready, Saved
 from protos.fedora.v1.meter_pb2 import Kind, Reading
@@ -21,7 +22,7 @@ MOST_WIDTH = 16_384  # of an embedding, as in settings
 LOOKS = {"observe", "dual_ascent", "residual", "influence"}  # rules that leave parameters as they are
 OWN = {"change", "figures"}  # what any party may keep back of a phase; the active one also loss and accuracy
 _KEPT_BACK = {"change": ["change_squared"], "loss": ["loss_sum"], "accuracy": ["correct"]}
-SECTIONS = {"join", "setup", "between", "closing"}  # what the books call the time outside phases
+SECTIONS = {"join", "setup", "between", "closing", UNCOUNTED}  # what the books call the time outside phases
 
 # What update rules report, by rule; others report nothing.
 _DUAL = {"dual_norm", "dual_largest", "dual_positive_share"}

@@ -1,8 +1,10 @@
 """Who is here: the parties that have joined, each with its control stream."""
 
 import asyncio
+import contextlib
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import grpc
@@ -25,6 +27,11 @@ JOIN = DESCRIPTOR.services_by_name["Control"].methods_by_name["Join"]
 log = logging.getLogger(__name__)
 
 ControlLink = Link[FromCoordinator, FromParty]
+GoingOn = Callable[[list[str]], Awaitable[list[str]]]  # which of some jobs go on
+
+
+async def _all(jobs: list[str]) -> list[str]:
+    return jobs
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,7 @@ class Roster:
         self._present: dict[str, Connection] = {}
         self._refused: dict[str, tuple[float, PartyError]] = {}  # when, and why
         self._changed = asyncio.Condition()
+        self.going_on: GoingOn = _all
 
     async def complete(self) -> list[Connection]:
         """Return every party's connection, in the federation's order, once all have joined."""
@@ -58,6 +66,16 @@ class Roster:
         if refusal := self._refusal():
             raise refusal
         return [self._present[name] for name in names]
+
+    async def change(self, *, timeout: float | None) -> None:
+        """Wait until a party joins or leaves, for so many seconds at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout), self._changed:
+                await self._changed.wait()
+
+    def present(self) -> list[Connection]:
+        """Return the connections of the parties that are here."""
+        return list(self._present.values())
 
     def missing(self) -> list[str]:
         """Return the parties that are not here."""
@@ -91,7 +109,8 @@ class Roster:
         )
         connection = self._present[name] = Connection(name, link, meter)
         try:
-            await link.send(FromCoordinator(welcome=Welcome(version=VERSION)))
+            jobs = await self.going_on(list(message.hello.jobs))
+            await link.send(FromCoordinator(welcome=Welcome(version=VERSION, jobs=jobs)))
             log.info("%s joined, release %.20s", name, message.hello.version)
             self._refused.pop(name, None)
             self._tell_joined(name, True)
@@ -103,6 +122,8 @@ class Roster:
             if self._present.get(name) is connection:
                 del self._present[name]
                 self._tell_joined(name, False)
+                async with self._changed:
+                    self._changed.notify_all()
 
     def note_refused_call(self, method: str) -> None:
         """Count an attempt to join by one whose certificate does not allow it; it has not come as far as `join`."""

@@ -69,6 +69,7 @@ async def serve(
     sources: list[Source] = [shown, TrafficMetrics(COORDINATOR, totals), CertificateMetrics(credentials)]
     store = await Store.open(jobs or private)
     queue = JobQueue(store, federation, roster, key, shown)
+    roster.going_on = queue.going_on
     handlers = {JOIN: join, **Jobs(store, queue, shown).handlers(), **health.handlers()}
     try:
         with served(metrics, member=COORDINATOR, role=COORDINATOR_MEMBER.role, sources=sources):

@@ -7,14 +7,21 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from fedora_vfl.fault_points import reached
+
+UNFINISHED = ".unfinished"  # how the names of files end that are being written
+
 
 def write_atomically(path: Path, content: bytes | str, *, mode: int = 0o644) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _written_beside(path, content) as temporary:
         temporary.chmod(mode)
+        reached("file.before-rename")
         temporary.replace(path)
-    _synchronise(path.parent)
+    reached("file.after-rename")
+    synchronise(path.parent)
+    reached("file.after-sync")
 
 
 def create_privately(path: Path, content: bytes) -> bool:
@@ -25,8 +32,14 @@ def create_privately(path: Path, content: bytes) -> bool:
             path.hardlink_to(temporary)  # unlike a renaming, a link never takes another process's file away
         except FileExistsError:
             return False
-    _synchronise(path.parent)
+    synchronise(path.parent)
     return True
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what processes that were killed while they wrote have left in a folder of the caller's own."""
+    for path in folder.glob(f".*{UNFINISHED}"):
+        path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -58,12 +71,14 @@ def _is_at(path: Path, descriptor: int) -> bool:
 @contextlib.contextmanager
 def _written_beside(path: Path, content: bytes | str) -> Iterator[Path]:
     """Write content to a temporary file in the same folder, for the owner alone; it is gone at the end."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)  # of mode 0600
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            reached("file.before-write")
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
+            reached("file.before-sync")
             os.fsync(file.fileno())
         yield temporary
     except OSError as error:  # a full disk is told without a name
@@ -79,7 +94,7 @@ def make_private_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def _synchronise(folder: Path) -> None:
+def synchronise(folder: Path) -> None:
     """Make a folder's entries last through a loss of power."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

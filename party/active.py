@@ -13,6 +13,7 @@ from fedora_vfl.errors import DataError, PartyError, SettingsError
 from party import losses
 from party.assessment import Assessor
 from party.audit import Auditor
+from party.batches import end_of_part, part
 from party.confidence import gathered
 from party.context import PartyContext
 from party.data.split import assign
@@ -35,8 +36,8 @@ PROGRESS_SECONDS = 1.0
 class Active(Role):
     """The party with the labels and the top model; it may hold features too."""
 
-    def __init__(self, context: PartyContext, setup: Setup, exchange_server: ExchangeServer) -> None:
-        super().__init__(context, setup)
+    def __init__(self, context: PartyContext, setup: Setup, attempt: int, exchange_server: ExchangeServer) -> None:
+        super().__init__(context, setup, attempt)
         self._exchange_server = exchange_server
 
     async def connect(self) -> Order:
@@ -45,12 +46,18 @@ class Active(Role):
         if records.labels is None:
             raise DataError(f"{records.origin}: the active party's file has no labels")
         split = assign(records.ids, records.split, self.context.settings.data.test_fraction, origin=records.origin)
-        links = [await self._exchange_server.arrival(self.job.job, name) for name in self.job.passive]
-        clock = self.context.metrics.clock
-        self.exchanges = [TensorExchange(link, self.encodings[link.peer], clock, passive=link.peer) for link in links]
+        await self.open_streams()
         held = set(self.ids)
         ids = {one: part for one, part in zip(records.ids, split, strict=True) if one in held}
+        links = [one.link for one in self.exchanges]
         return await self.alignment.arrange(links, ids, timeout=federation.deadlines.setup)
+
+    async def open_streams(self) -> None:
+        """Wait for all passive parties."""
+        job, attempt = self.job.job, self.attempt
+        links = [await self._exchange_server.arrival(job, attempt, name) for name in self.job.passive]
+        clock = self.context.metrics.clock
+        self.exchanges = [TensorExchange(link, self.encodings[link.peer], clock, passive=link.peer) for link in links]
 
     async def run_batches(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:
         """For every batch: embeddings in, loss, gradients out, own step."""
@@ -58,8 +65,8 @@ class Active(Role):
         assert state.labels is not None
         online = [one for one in self.exchanges if one.link.peer not in phase.offline]
         told = time.monotonic()
-        kept: list[tuple[Tensor, dict[str, Tensor]]] = []
-        for step, rows in enumerate(drawn):
+        kept = self.kept
+        for step, rows in part(phase, drawn):
             own = [state.embed(rows, phase, step)] if state.inputs else []
             sent = await self._collect(online, phase, step, rows)
             if rule.needs_gradients:
@@ -82,7 +89,9 @@ class Active(Role):
                 seen = sum(len(rows) for rows in drawn[: step + 1])
                 mean = report.loss_sum / seen if self.consent.tells_progress else None
                 await tell(Progress(phase=phase.number, steps=step + 1, of_steps=len(drawn), loss=mean))
-        self._keep(phase, drawn, kept)
+        if end_of_part(phase, len(drawn)) == len(drawn):
+            self.kept = []
+            self._keep(phase, drawn, kept)
 
     def _step_again(
         self, phase: Phase, step: int, rows: Tensor, sent: Mapping[str, Tensor], rule: Rule, report: Report
@@ -129,7 +138,7 @@ class Active(Role):
         request = self._as_compared(request)
         handed = await self._handed(request.request.name) if request.HasField("request") else []
         rows = resolve(request, state.order, labels, classes, pending=pending, handed=handed)
-        secret = request_secret(self.context.settings.keys, job=self.job.job)
+        secret = request_secret(self.context.secret, job=self.job.job)
         parcel = Parcel(forget=Forget(rows=rows.tolist(), secret=secret))
         for exchange in self.exchanges:
             await exchange.link.send(parcel, timeout=self.context.federation.deadlines.setup)
@@ -221,7 +230,7 @@ class Active(Role):
 
     async def close(self) -> None:
         """Let the passive parties go."""
-        self._exchange_server.end(self.job.job)
+        self._exchange_server.end(self.job.job, self.attempt)
 
 
 def _gradient(embedding: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from fedora_vfl.errors import PartyError
 from fedora_vfl.sampling.parts import lowest, rank
 from fedora_vfl.sampling.rows import rows_drawn
 from fedora_vfl.sampling.seeds import derive
-from protos.fedora.v1.phase_pb2 import Part, Plan, Samples
+from protos.fedora.v1.phase_pb2 import Part, Phase, Plan, Samples
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,17 @@ def part_of(rows: torch.Tensor, part: Part, ids: Sequence[str]) -> tuple[torch.T
     ranks = [rank(part.seed, ids[row]) for row in rows.tolist()]
     below = lowest(ranks, rows_drawn(part.share, len(ranks)))
     return rows[torch.tensor(ranks) <= below], below
+
+
+def part(phase: Phase, drawn: Sequence[torch.Tensor]) -> list[tuple[int, torch.Tensor]]:
+    """Return the batches of a part of a phase, each with its number in the phase."""
+    first, last = phase.first_step, end_of_part(phase, len(drawn))
+    return list(enumerate(drawn))[first:last]
+
+
+def end_of_part(phase: Phase, steps: int) -> int:
+    """Return the number of the batch before which a part of a phase of so many steps ends."""
+    return min(steps, phase.first_step + phase.steps) if phase.steps else steps
 
 
 def draw(sets: SampleSets, over: Samples, plan: Plan, ids: Sequence[str] = ()) -> list[torch.Tensor]:

@@ -28,6 +28,19 @@ class Confidence:
         self._logits, self._places, self._embeddings = state["logits"], state["places"], state["embeddings"]
         self._fresh = []
 
+    @property
+    def fresh(self) -> list[list[Tensor]]:
+        """What a phase under way has found so far: rows and logits, batch by batch."""
+        return [list(pair) for pair in self._fresh]
+
+    @fresh.setter
+    def fresh(self, found: Sequence[Sequence[Tensor]]) -> None:
+        self._fresh = [(rows, logits) for rows, logits in found]
+
+    def move_to(self, device: torch.device) -> None:
+        """Keep logits where the networks are."""
+        self._logits = self._logits.to(device)
+
     def fill(self, rows: Tensor, logits: Tensor, embeddings: Mapping[str, Tensor]) -> None:
         """Begin anew with these rows; any other is not in the matrix any more."""
         self._places = torch.full((int(rows.max()) + 1,), -1)

@@ -1,7 +1,8 @@
 """A party's consent in one job: its policy, asked before anything is computed and before any figure leaves."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from fedora_vfl.errors import PartyError, SettingsError
 from fedora_vfl.wire.learning_rates import learning_rate
 from party.budget import Budget, Numbers
 from party.context import PartyContext
-from party.drawn_parts import DrawnParts
+from party.drawn_parts import DrawnParts, Told
 from party.state import SETS, PartyState
 from party.updates.primal_dual import unlearning_loss
 from protos.fedora.v1.control_pb2 import Setup
@@ -38,11 +39,12 @@ class Consent:
         self._learned = 0.0  # learning rate × steps since parameters were fresh
         self._phases = 0
         self._numbers: Numbers | None = None  # of the common rows, in the budget
-        self._levels: set[tuple[float, float, int, bytes]] = set()
         self._kept: str | None = None  # why nothing is told of the gradient that update rules keep
         self._kept_labels = ""  # why nothing is told of a model that moves along it
         self._silent = ""  # why nothing is told of the model as it is now
-        self._parts = DrawnParts(self._policy.smallest_group if self._policy else 0)
+        fresh = Told(DrawnParts(self._policy.smallest_group if self._policy else 0))
+        told = context.told.setdefault(setup.job, fresh)
+        self._parts, self._levels = told.parts, told.levels
 
     def begin(self) -> None:
         """Agree to a job, as far as one can before rows are joined."""
@@ -62,7 +64,7 @@ class Consent:
         """Agree to the networks, before any row goes through them."""
         if self._policy is None or self._budget is None:
             return
-        self._numbers = self._budget.numbers([one for name in SETS for one in getattr(order, name)])
+        self._numbers = self._number(order)
         # The active party's own embeddings go nowhere.
         if state.inputs is not None and not self._active:
             refused = self._policy.about_bottom(state.networks["bottom"], state.inputs.shape, state.model.embedding)
@@ -209,6 +211,28 @@ class Consent:
             return f"policy.figures does not name {figure}"
         return self._silent or next((reason for rows in groups if (reason := self._reason(rows))), None)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return what this job has come to, as plain values; what all jobs have is in the budget's file."""
+        return {
+            "learned": self._learned,
+            "phases": self._phases,
+            "levels": [[*numbers, digest.hex()] for *numbers, digest in sorted(self._levels)],
+            "parts": [torch.from_numpy(one) for one in self._parts.kept()],
+            "kept": self._kept,
+            "kept_labels": self._kept_labels,
+            "silent": self._silent,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], order: Order) -> None:
+        """Go on in a job over these rows."""
+        self._learned, self._phases = float(state["learned"]), state["phases"]
+        self._kept, self._kept_labels, self._silent = state["kept"], state["kept_labels"], state["silent"]
+        # Beside what this process has told: a job that is sent back again and again learns no more for that.
+        self._levels.update((*numbers, bytes.fromhex(digest)) for *numbers, digest in state["levels"])
+        self._parts.remember(one.numpy() for one in state["parts"])
+        if self._budget:
+            self._numbers = self._number(order)
+
     def close(self) -> None:
         """Let go of the budget's file."""
         if self._budget:
@@ -251,14 +275,20 @@ class Consent:
         uncertain = phase.loss.WhichOneof("form") == "uncertainty"
         if uncertain and phase.update.WhichOneof("rule") == "dual_ascent":
             level = phase.update.dual_ascent.level
-            # Another weight, or other rows, would make another question of the same level.
-            rows = torch.cat(list(drawn)).sort().values.numpy().tobytes()
-            self._levels.add((level, phase.loss.uncertainty.omega, phase.loss.reduction, rows))
+            # Another weight, or other rows, would make another question of the same level. A part is drawn anew each
+            # round, as FedORA's are; its size stands for it.
+            rows = b"" if _passes(phase) else torch.cat(list(drawn)).sort().values.numpy().tobytes()
+            asked = (level, phase.loss.uncertainty.omega, phase.loss.reduction, phase.over.share, rows)
+            self._levels.add(asked)
             if len(self._levels) > MOST_LEVELS:
                 most = f"at most {MOST_LEVELS} levels of it are asked about in a job"
                 raise SettingsError(f"policy.smallest_group: L_u of so few rows is not told, and {most}")
             return unlearning_loss(phase, report) >= level
         return None if "figures" in report.left_out else report.loss_sum / report.rows < 2 * math.log(classes)
+
+    def _number(self, order: Order) -> Numbers:
+        assert self._budget
+        return self._budget.numbers([one for name in SETS for one in getattr(order, name)])
 
     def _numbered(self, drawn: Sequence[Tensor]) -> Numbers:
         assert self._numbers is not None

@@ -1,11 +1,12 @@
 """What a party has before any job."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fedora_vfl.settings.federation import Federation
 from fedora_vfl.wire.meter import Meter
 from fedora_vfl.wire.tls import Credentials
 from party.data.records import Records
+from party.drawn_parts import Told
 from party.metrics import PartyMetrics
 from party.settings import PartySettings
 
@@ -21,3 +22,5 @@ class PartyContext:
     metrics: PartyMetrics
     secret: bytes  # known to this party alone
     credentials: Credentials | None = None  # this party's certificate
+    data_digest: str = ""  # SHA-256 of the data file as it was read
+    told: dict[str, Told] = field(default_factory=dict)  # by job that goes on

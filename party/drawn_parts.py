@@ -1,6 +1,9 @@
 """Parts of the rows, drawn anew in every round, of which norms are told: no two of them may differ by a few rows."""
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +13,14 @@ from party.budget import Numbers, difference, packed_rows
 # Parts so many bits apart from all that resemble them are not found by trying seeds, however many are tried.
 SAFE_BITS = 128.0
 MOST_BYTES = 64 * 1024 * 1024  # of parts that are remembered
+
+
+@dataclass
+class Told:
+    """What a job was told that it must not be told too often; going back to a commit takes nothing of it back."""
+
+    parts: "DrawnParts"
+    levels: set[tuple[Any, ...]] = field(default_factory=set)  # of L_u that were asked about
 
 
 class DrawnParts:
@@ -31,6 +42,17 @@ class DrawnParts:
             self._told.append(packed)
             self._bytes += packed.nbytes
         return True
+
+    def kept(self) -> list[NDArray[np.uint8]]:
+        """Return all that is remembered."""
+        return list(self._told)
+
+    def remember(self, parts: Iterable[NDArray[np.uint8]]) -> None:
+        """Take over what an earlier process has told of."""
+        for packed in parts:
+            if not any(np.array_equal(packed, other) for other in self._told):
+                self._told.append(packed)
+                self._bytes += packed.nbytes
 
     def resembles(self, rows: Numbers) -> bool:
         """Tell whether a part that was told of differs from these rows by a few."""

@@ -39,8 +39,8 @@ class ExchangeServer:
     def __init__(self, context: PartyContext) -> None:
         self._context = context
         self.health = Health()
-        self._arrivals: dict[tuple[str, str], asyncio.Future[_Caller]] = {}
-        self._ended: set[str] = set()
+        self._arrivals: dict[tuple[str, int, str], asyncio.Future[_Caller]] = {}  # by job, attempt and party
+        self._ended: dict[str, int] = {}  # by job, the last attempt that is over
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
@@ -63,12 +63,12 @@ class ExchangeServer:
         if self._server:
             await self._server.stop(grace=0)
 
-    async def arrival(self, job: str, party: str) -> ExchangeLink:
-        """Return the stream of one party for one job, once it is there."""
+    async def arrival(self, job: str, attempt: int, party: str) -> ExchangeLink:
+        """Return the stream of one party for one attempt at a job, once it is there."""
         join = self._context.federation.deadlines.join
         try:
             async with asyncio.timeout(join):
-                caller = await asyncio.shield(self._expected(job, party))
+                caller = await asyncio.shield(self._expected(job, attempt, party))
         except TimeoutError:
             address = self._context.federation.active.address
             reason = f"did not connect to the active party at {address} within {join:g} s"
@@ -78,16 +78,16 @@ class ExchangeServer:
         caller.wanted.set()
         return caller.link
 
-    def end(self, job: str) -> None:
-        """Hang up on all parties of a job, also on those that come too late."""
-        self._ended.add(job)
-        for key in [key for key in self._arrivals if key[0] == job]:
+    def end(self, job: str, attempt: int) -> None:
+        """Hang up on all parties of a job that came for this attempt or an earlier one, also if they come too late."""
+        self._ended[job] = max(attempt, self._ended.get(job, 0))
+        for key in [key for key in self._arrivals if key[0] == job and key[1] <= attempt]:
             arrival = self._arrivals.pop(key)
             if arrival.done():
                 arrival.result().link.close()
 
-    def _expected(self, job: str, party: str) -> asyncio.Future[_Caller]:
-        return self._arrivals.setdefault((job, party), asyncio.get_running_loop().create_future())
+    def _expected(self, job: str, attempt: int, party: str) -> asyncio.Future[_Caller]:
+        return self._arrivals.setdefault((job, attempt, party), asyncio.get_running_loop().create_future())
 
     async def _open(self, _: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
         """Serve one stream for as long as its job lasts."""
@@ -102,9 +102,10 @@ class ExchangeServer:
             check_protocol(greeting.protocol, peer=greeting.party)
             if greeting.party not in federation.passive:
                 raise PartyError(greeting.party, "is not a passive party of this federation")
-            if greeting.job in self._ended:
+            if greeting.attempt <= self._ended.get(greeting.job, -1):
                 raise PartyError(me, "has ended that job already", Failure.LOST)
-            arrival = self._expected(greeting.job, greeting.party)
+            key = (greeting.job, greeting.attempt, greeting.party)
+            arrival = self._expected(*key)
             if arrival.done():
                 raise PartyError(greeting.party, "is connected already; a second process uses its name")
         except FedoraError as error:
@@ -131,5 +132,5 @@ class ExchangeServer:
             log.warning("hung up on %s: nobody runs the job it came for", greeting.party)
         finally:
             link.close()
-            if self._arrivals.get((greeting.job, greeting.party)) is arrival:
-                del self._arrivals[greeting.job, greeting.party]
+            if self._arrivals.get(key) is arrival:
+                del self._arrivals[key]

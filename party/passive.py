@@ -1,7 +1,8 @@
 """The passive role: send embeddings, get gradients, never see a label. It dials out and listens nowhere."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import grpc
 import torch
@@ -14,6 +15,7 @@ from fedora_vfl.wire.channels import Secured, check_right_service, dial, path, r
 from fedora_vfl.wire.link import READ_AHEAD, Link
 from fedora_vfl.wire.protocol import MOST_OVERLAP, PROTOCOL
 from fedora_vfl.wire.tls import Member
+from party.batches import part
 from party.exchange import ExchangeLink, TensorExchange, expect
 from party.handed_request import handed_rows
 from party.request import ROW_BYTES, check_rows
@@ -41,6 +43,19 @@ class Passive(Role):
 
     async def connect(self) -> Order:
         """Dial the active party, say who is calling, and agree on the rows."""
+        async with self._opened():
+            (exchange,) = self.exchanges
+            timeout = self.context.federation.deadlines.setup
+            return await self.alignment.offer(exchange.link, self.ids, timeout=timeout)
+
+    async def open_streams(self) -> None:
+        """Dial the active party and say who is calling."""
+        async with self._opened():
+            pass
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[None]:
+        """Open the stream to the active party; what fails inside may be due to whoever answers at its address."""
         federation, name = self.context.federation, self.context.settings.name
         active, deadlines = federation.active, federation.deadlines
         secured: Secured = {"credentials": self.context.credentials, "peer": Member(active.name, "active")}
@@ -56,11 +71,11 @@ class Passive(Role):
             unpack=tensors.unpack,
             in_pieces=True,
         )
-        greeting = Greeting(protocol=PROTOCOL, party=name, job=self.job.job)
+        greeting = Greeting(protocol=PROTOCOL, party=name, job=self.job.job, attempt=self.attempt)
         self.exchanges = [TensorExchange(self._link, self.encodings[name], self.context.metrics.clock, passive=name)]
         try:
             await self._link.send(Parcel(greeting=greeting), timeout=deadlines.join)
-            return await self.alignment.offer(self._link, self.ids, timeout=deadlines.setup)
+            yield
         except PartyError:
             await check_right_service(call, active.address, **secured)
             raise
@@ -86,7 +101,7 @@ class Passive(Role):
                 torch.autograd.backward(again, gradient)
                 rule.step()
 
-        for step, rows in enumerate(drawn):
+        for step, rows in part(phase, drawn):
             earlier = (
                 Earlier(self.state.networks["bottom"]) if schedule.overlap and not rule.parameters_frozen else None
             )

@@ -1,16 +1,19 @@
 """Gaussian noise on what a party sends, and the (ε, δ) that it amounts to. docs/privacy.md says what that protects."""
 
+import hmac
 import math
-import os
+import secrets
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from torch import Tensor
 
 from fedora_vfl.sampling.seeds import derive
 from party.settings import PrivacySettings
 
+KEY_BYTES = 32
 MANTISSA = 52  # random bits per value: as many as a double holds when a half is added
 
 
@@ -45,9 +48,18 @@ class Releases:
 class Noise:
     """Clips and blurs every row that leaves a party in one job, and counts how often each has left."""
 
-    def __init__(self, settings: PrivacySettings | None, *, party: str, releases: Releases | None = None) -> None:
+    def __init__(
+        self,
+        settings: PrivacySettings | None,
+        *,
+        party: str,
+        releases: Releases | None = None,
+        key: bytes | None = None,
+    ) -> None:
+        """`key` is what noise without a seed is drawn from: 32 bytes, fresh for every job and known to nobody else."""
         self._settings, self._party = settings, party
         self.releases = releases or Releases()
+        self.key = key or secrets.token_bytes(KEY_BYTES)
 
     def apply(self, tensor: Tensor, rows: Tensor, *moment: str | int) -> Tensor:
         """Return what may be sent of a batch; without privacy settings that is the tensor itself.
@@ -89,10 +101,13 @@ class Noise:
         )
 
     def _gaussian(self, like: Tensor, moment: tuple[str | int, ...]) -> Tensor:
-        """Draw standard normal values from the operating system's entropy, or from the seed if there is one."""
+        """Draw standard normal values from this job's key, or from the seed if there is one.
+
+        A key, not fresh entropy: what is sent again after a loss is then what was sent before, and tells nothing new.
+        """
         assert self._settings is not None
         if self._settings.seed is None:
-            bits = np.frombuffer(os.urandom(8 * like.numel()), dtype=np.uint64)
+            bits = np.frombuffer(self._stream(8 * like.numel(), moment), dtype=np.uint64)
         else:
             seed = derive(self._settings.seed, "noise", self._party, *moment)
             bits = np.random.Philox(seed).random_raw(like.numel())
@@ -100,6 +115,12 @@ class Noise:
         uniform = ((bits >> np.uint64(64 - MANTISSA)) + 0.5) / 2**MANTISSA
         gaussian: Tensor = torch.special.ndtri(torch.from_numpy(uniform))
         return gaussian.view(like.shape).to(like.dtype)
+
+    def _stream(self, length: int, moment: tuple[str | int, ...]) -> bytes:
+        """Return the key's random bytes for one sending: ChaCha20 under a key of that sending's own."""
+        purpose = "/".join(str(part) for part in ("noise", self._party, *moment))
+        cipher = Cipher(algorithms.ChaCha20(hmac.digest(self.key, purpose.encode(), "sha256"), bytes(16)), mode=None)
+        return cipher.encryptor().update(bytes(length))
 
 
 def clip_rows(tensor: Tensor, clip: float) -> Tensor:

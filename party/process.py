@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -10,44 +11,54 @@ from dataclasses import asdict
 import grpc
 
 from fedora_vfl.errors import FedoraError, PartyError, from_failure, to_failure
+from fedora_vfl.fault_points import reached
 from fedora_vfl.process import logs
 from fedora_vfl.process.exhaustion import exhausted
 from fedora_vfl.process.logs import discreet, unexpected
 from fedora_vfl.process.metrics import CertificateMetrics, Source, TrafficMetrics
 from fedora_vfl.settings.federation import Federation
 from fedora_vfl.signing import SigningKey
+from fedora_vfl.storage import remove_unfinished
 from fedora_vfl.wire.channels import Secured, check_right_service, dial, path, reach
 from fedora_vfl.wire.link import Link, pack_control, unpack_control
 from fedora_vfl.wire.meter import Meter, Totals
 from fedora_vfl.wire.protocol import COORDINATOR, PROTOCOL, VERSION
 from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Credentials, Member, check_secured
 from party.active import Active
+from party.commits import Commits
 from party.context import PartyContext
 from party.data.matching import matched
-from party.data.reading import read
+from party.data.reading import digest_of, read
 from party.dropped import read_list
 from party.exchange_server import ExchangeServer
 from party.metrics import PartyMetrics
 from party.passive import Passive
 from party.randomness import load_or_make_secret
+from party.rejoining import Rejoining
 from party.role import Role
 from party.settings import PartySettings
 from party.state import own_bottom
 from protos.fedora.v1.control_pb2 import (
     DESCRIPTOR,
+    Committed,
     FromCoordinator,
     FromParty,
+    Halted,
     Hello,
     Idle,
     Privacy,
     Readings,
+    Resumed,
     RolledBack,
+    Setup,
 )
 from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.phase_pb2 import Progress
 
 GOODBYE_SECONDS = 1.0
-REJOIN_SECONDS = 1.0
+MOST_HELD_JOBS = 100  # that a greeting tells of
+# Faults of a disk that somebody can mend while the job waits.
+MENDABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 MOST_REQUEST_BYTES = 64 * 1024 * 1024  # half a million ids; gRPC reads no more either
 
 JOIN = DESCRIPTOR.services_by_name["Control"].methods_by_name["Join"]
@@ -83,8 +94,12 @@ class PartyProcess:
             self._metrics,
             secret=load_or_make_secret(settings.keys),
             credentials=credentials,
+            data_digest=digest_of(settings.data.path),
         )
         self._exchange_server = ExchangeServer(self._context) if active else None
+        self._commits = Commits(settings.keys)
+        for folder in (settings.models, settings.keys):
+            remove_unfinished(folder)
         self._role: Role | None = None
         self._work: asyncio.Task[None] | None = None
         self._welcome = False  # whether the coordinator has let this party in
@@ -92,6 +107,8 @@ class PartyProcess:
         # What the coordinator may ask for, one thing at a time.
         self._works: dict[str, Work] = {
             "setup": self._setup,
+            "resume": self._resume,
+            "commit_only": self._commit_only,
             "request": self._request,
             "drop": self._drop,
             "restart": self._restart,
@@ -118,27 +135,20 @@ class PartyProcess:
         """Serve the coordinator; when the connection is lost, try to join again for as long as the deadline allows."""
         if self._exchange_server:
             await self._exchange_server.start()
-        been_in, deadline = False, time.monotonic() + self._context.federation.deadlines.join
-        noticed = time.monotonic() + 2 * self._context.federation.deadlines.silence  # that an earlier process has ended
+        rejoining = Rejoining(self._context.federation.deadlines, in_job=bool(self._commits.jobs()))
         try:
             while True:
                 try:
                     await self._serve()
                 except PartyError as error:
                     if self._welcome:
-                        been_in, deadline = True, time.monotonic() + self._context.federation.deadlines.join
-                    # One that comes back may be faster than the coordinator's notice that it was gone.
-                    back = been_in or time.monotonic() < noticed
-                    # What the coordinator sends must not end this process either.
-                    garbled = been_in and (error.culprit, error.kind) == (COORDINATOR, Failure.PROTOCOL)
-                    passing = error.kind == Failure.LOST or (error.kind == Failure.TAKEN and back) or garbled
-                    if not passing or time.monotonic() > deadline:
-                        raise
+                        rejoining.was_in()
+                    pause = rejoining.pause(error)
                     log.warning("%s; joining again", discreet(error))
                 finally:
                     self._tell_joined(False)
-                    await self._dismiss()
-                await asyncio.sleep(REJOIN_SECONDS)
+                    await self._leave()
+                await asyncio.sleep(pause)
         finally:
             if self._exchange_server:
                 await self._exchange_server.stop()
@@ -161,7 +171,9 @@ class PartyProcess:
                 unpack=unpack_control(FromCoordinator),
             )
             try:
-                await link.send(FromParty(hello=Hello(protocol=PROTOCOL, party=name, version=VERSION)))
+                jobs = self._commits.jobs()
+                hello = Hello(protocol=PROTOCOL, party=name, version=VERSION, jobs=jobs[-MOST_HELD_JOBS:])
+                await link.send(FromParty(hello=hello))
                 while True:
                     timeout = None if self._welcome else deadlines.join
                     await self._obey(link, await link.receive(timeout=timeout, most=MOST_REQUEST_BYTES))
@@ -189,6 +201,7 @@ class PartyProcess:
             case "welcome":
                 self._welcome = True
                 self._tell_joined(True)
+                self._commits.erase_all_but(message.welcome.jobs)
                 log.info("joined the coordinator, release %s", message.welcome.version)
             case "failure":
                 error = from_failure(message.failure)
@@ -197,8 +210,16 @@ class PartyProcess:
             case "dismiss":
                 if message.dismiss.reason:
                     log.warning("job given up: %s", discreet(message.dismiss.reason))
-                await self._dismiss()
+                await self._leave()
+                if message.dismiss.job:
+                    self._commits.of(message.dismiss.job).erase()
+                    self._context.told.pop(message.dismiss.job, None)
+                self._context.meter.close()
                 await link.send(FromParty(idle=Idle()))
+            case "halt":
+                await self._leave()
+                commits = await asyncio.to_thread(self._commits.of(message.halt.job).whole)
+                await link.send(FromParty(halted=Halted(commits=commits), attempt=message.attempt))
             case asked if asked in self._works:
                 if self._busy:
                     raise PartyError(COORDINATOR, f"sent {asked} before the last request was answered")
@@ -213,9 +234,17 @@ class PartyProcess:
         """Do one thing that was asked for and say how it went."""
         try:
             answer = await self._works[asked](link, message)
+            if message.commit:
+                self._commit(message, answer)
         except FedoraError as error:
             log.error("%s", discreet(error))
             answer = FromParty(failure=to_failure(error, reporter=self._context.settings.name))
+        except OSError as error:  # such as a full disk
+            log.error("%s", unexpected(error))
+            kind = Failure.STORAGE if error.errno in MENDABLE else Failure.DATA
+            said = f"{error.filename or 'a file'}: {error.strerror or error}"
+            said = f"cannot write {said}" if kind == Failure.STORAGE else said
+            answer = FromParty(failure=Failure(kind=kind, culprit=self._context.settings.name, reason=said))
         except Exception as error:
             log.error("%s", unexpected(error))
             missing = exhausted(error)  # a full disk, or no more memory
@@ -224,29 +253,66 @@ class PartyProcess:
             failure = Failure(kind=kind, culprit=self._context.settings.name, reason=reason)
             answer = FromParty(failure=failure)
         self._busy = False
+        answer.attempt = message.attempt
         await link.send(answer)
 
+    def _commit(self, message: FromCoordinator, answer: FromParty) -> None:
+        """Make the state after a request last, with the books as they will be when the answer has left."""
+        role, meter, began = self._in_job(), self._context.meter, time.perf_counter()
+        answer.attempt, answer.commit_seconds = message.attempt, 1.0  # whatever the value, its size is the same
+        leaving = (self._context.settings.name, COORDINATOR, pack_control(answer))
+        content = {**role.state_dict(), "meter": meter.state_dict(leaving)}
+        self._commits.of(role.job.job).write(message.number, content, confirmed=message.confirmed)
+        answer.commit_seconds = time.perf_counter() - began
+
     async def _setup(self, link: ControlLink, message: FromCoordinator) -> FromParty:
-        if self._role:
-            raise PartyError(COORDINATOR, "sent a new job before the last one was dismissed")
-        logs.in_job(message.setup.job)
+        role = self._begin(message.setup, message.attempt)
         log.info("a job begins")
-        self._metrics.in_job = True
-        self._role = (
-            Active(self._context, message.setup, self._exchange_server)
-            if self._exchange_server
-            else Passive(self._context, message.setup)
-        )
 
         async def tell(progress: Progress) -> None:
-            await link.send(FromParty(progress=progress))
+            await link.send(FromParty(progress=progress, attempt=message.attempt))
 
-        self._role.tell = tell
-        return FromParty(ready=await self._role.prepare())
+        role.tell = tell
+        return FromParty(ready=await role.prepare())
+
+    async def _resume(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+        resume, meter = message.resume, self._context.meter
+        commits = self._commits.of(resume.setup.job)
+        reached("resume.before")
+        commits.erase_after(resume.commit)
+        if not resume.commit:
+            log.info("the job begins again")
+            meter.start_again()
+            return FromParty(resumed=Resumed())
+        content = await asyncio.to_thread(commits.read, resume.commit)
+        role = self._begin(resume.setup, message.attempt)
+        role.load_state_dict(content)
+        await role.open_streams()
+        role.take_streams()
+        meter.load_state_dict(content["meter"])
+        reached("resume.after")
+        log.info("the job goes on from request %d", resume.commit)
+        return FromParty(resumed=Resumed())
+
+    async def _commit_only(self, _: ControlLink, message: FromCoordinator) -> FromParty:
+        return FromParty(committed=Committed())
+
+    def _begin(self, setup: Setup, attempt: int) -> Role:
+        """Take part in a job, from its beginning or from a commit."""
+        if self._role:
+            raise PartyError(COORDINATOR, "sent a new job before the last one was dismissed")
+        logs.in_job(setup.job)
+        self._metrics.in_job = True
+        self._role = (
+            Active(self._context, setup, attempt, self._exchange_server)
+            if self._exchange_server
+            else Passive(self._context, setup, attempt)
+        )
+        return self._role
 
     async def _phase(self, link: ControlLink, message: FromCoordinator) -> FromParty:
         async def tell(progress: Progress) -> None:
-            await link.send(FromParty(progress=progress))
+            await link.send(FromParty(progress=progress, attempt=message.attempt))
 
         self._context.meter.enter(message.phase.name, message.phase.round)
         logs.in_phase(message.phase.name, message.phase.round)
@@ -282,7 +348,8 @@ class PartyProcess:
     async def _collect(self, _: ControlLink, message: FromCoordinator) -> FromParty:
         loss = self._in_job().noise.loss()
         privacy = Privacy(**asdict(loss)) if loss else None
-        return FromParty(readings=Readings(readings=self._context.meter.close(), privacy=privacy))
+        meter = self._context.meter
+        return FromParty(readings=Readings(readings=meter.readings(), uncounted=meter.uncounted(), privacy=privacy))
 
     def _in_job(self) -> Role:
         if self._role is None:
@@ -295,8 +362,8 @@ class PartyProcess:
         if self._exchange_server:
             self._exchange_server.health.set_ready(joined)
 
-    async def _dismiss(self) -> None:
-        """Drop the job, if there is one, with all it holds."""
+    async def _leave(self) -> None:
+        """Let go of the job, if there is one, with all that memory holds of it; its commits stay."""
         if self._work:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
@@ -305,10 +372,9 @@ class PartyProcess:
             role, self._role = self._role, None
             await role.close()
             role.consent.close()
-            log.info("the job has ended")
+            log.info("the job has ended here, or is interrupted")
         logs.in_job("")
         self._metrics.in_job = False
-        self._context.meter.close()
 
 
 def _credentials(settings: PartySettings, federation: Federation) -> Credentials | None:

@@ -4,9 +4,11 @@ import logging
 import os
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,18 +50,30 @@ from protos.fedora.v1.control_pb2 import (
     Statement,
 )
 from protos.fedora.v1.exchange_pb2 import Order
-from protos.fedora.v1.phase_pb2 import Phase, Progress, Report, Samples
+from protos.fedora.v1.phase_pb2 import Phase, Progress, Report, Samples, Update
 
 Tell = Callable[[Progress], Awaitable[None]]
 
 log = logging.getLogger(__name__)
 
 
+@dataclass
+class PhaseUnderWay:
+    """A phase that a party has begun and not ended."""
+
+    phase: Phase
+    rule: Rule
+    drawn: list[Tensor]
+    report: Report
+    before: list[Tensor]  # parameters as they were, where the rule changes them
+    steps: int = 0  # that are done
+
+
 class Role(ABC):
     """A passive or active party in one job."""
 
-    def __init__(self, context: PartyContext, setup: Setup) -> None:
-        self.context, self.job = context, setup
+    def __init__(self, context: PartyContext, setup: Setup, attempt: int) -> None:
+        self.context, self.job, self.attempt = context, setup, attempt
         self.consent = Consent(context, setup, active=self._is_active)
         self.exchanges: list[TensorExchange] = []
         self.encodings = encodings_of(setup)
@@ -67,12 +81,18 @@ class Role(ABC):
         self._noise: Noise | None = None
         self.dropped = nothing_dropped()
         self._pending: list[DroppedRequest] = []  # which the job takes up, as this party's list has them
+        self.under_way: PhaseUnderWay | None = None  # between two parts of a phase
+        self.kept: list[tuple[Tensor, dict[str, Tensor]]] = []  # active party: what the phase is to record, so far
         self.ids: list[str] = []  # of this party's rows, without those that were dropped in earlier jobs
         self.tell: Tell | None = None  # is handed the progress of a long alignment
 
     @abstractmethod
     async def connect(self) -> Order:
         """Open the streams to the other side and agree on the rows."""
+
+    @abstractmethod
+    async def open_streams(self) -> None:
+        """Open the streams to the other side, in a job whose rows are agreed on."""
 
     @abstractmethod
     async def run_batches(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:
@@ -118,7 +138,7 @@ class Role(ABC):
         self._check_members()
         self.consent.begin()
         _check_writable(self.context.settings.models)
-        for name in self.job.saves:
+        for name in self.job.saves if self.attempt == 1 else ():  # the job may have saved some of them before
             if self.context.settings.model_path(name).exists():
                 raise _taken(name)
         self._leave_out_dropped()
@@ -148,7 +168,8 @@ class Role(ABC):
     def _leave_out_dropped(self) -> None:
         """Take rows that were dropped in earlier jobs out of all that this job sees, but for those it takes up."""
         settings, ids = self.context.settings, self.context.records.ids
-        self.dropped = read_list(settings.keys) if settings.drops == "for-good" else nothing_dropped()
+        listed = read_list(settings.keys) if settings.drops == "for-good" else nothing_dropped()
+        self.dropped = listed.without([one for one in listed.requests if one.job == self.job.job])  # it begins again
         if self.job.take_up_pending:
             self._pending = self.dropped.lacking(model_lineage(settings.model_path(self.job.load)).honoured)
         left_out = self.dropped.without(self._pending)
@@ -208,14 +229,48 @@ class Role(ABC):
         """What else they are drawn from: nothing, where the party file has a seed, so that others can repeat it."""
         return self.context.secret if self.context.settings.seed is None else b""
 
-    def take(self, state: PartyState) -> None:
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that this party must know to go on with the job in a new process: tensors and plain values."""
+        return {
+            "state": self.state.state_dict(),
+            "consent": self.consent.state_dict(),
+            "noise": self.noise.key.hex(),
+            "dropped": self.dropped.jobs,
+            "pending": [one.job for one in self._pending],
+            "random": torch.get_rng_state(),
+            "under_way": self._under_way_dict() if self.under_way else None,
+            "data": self.context.data_digest,
+        }
+
+    def load_state_dict(self, content: Mapping[str, Any]) -> None:
+        """Go on from where an earlier process, or an earlier attempt, was."""
+        settings, pending = self.context.settings, set(content["pending"])
+        if content["data"] != self.context.data_digest:
+            remedy = "bring back the file that the job began with, or cancel the job"
+            raise DataError(f"{settings.data.path}: was changed while the job was interrupted: {remedy}")
+        listed = read_list(settings.keys) if settings.drops == "for-good" else nothing_dropped()
+        # What this job has dropped since is not known yet.
+        self.dropped = listed.without([one for one in listed.requests if one.job not in content["dropped"]])
+        self._pending = [one for one in listed.requests if one.job in pending]
+        state = PartyState.restored(content["state"], self.context.records)
+        self.consent.load_state_dict(content["consent"], state.order)
+        self.take(state, noise_key=bytes.fromhex(content["noise"]))
+        torch.set_rng_state(content["random"])
+        if content["under_way"]:
+            self._load_under_way(content["under_way"])
+
+    def take(self, state: PartyState, *, noise_key: bytes | None = None) -> None:
         """Go on with this state: a new job's, or one that was saved."""
         settings = self.context.settings
         state.move_to(device_for(settings.device, origin=f"{settings.name}'s party file"))
         self._state = state
-        self._noise = Noise(settings.privacy, party=settings.name, releases=state.releases)
+        self._noise = Noise(settings.privacy, party=settings.name, releases=state.releases, key=noise_key)
+        self.take_streams()
+
+    def take_streams(self) -> None:
+        """Expect embeddings of the model's width on all streams."""
         for exchange in self.exchanges:
-            exchange.take(state.model.embedding, state.links.of(exchange.link.peer))
+            exchange.take(self.state.model.embedding, self.state.links.of(exchange.link.peer))
 
     def _check_members(self) -> None:
         """Refuse a job among others than this party's federation file says."""
@@ -406,15 +461,28 @@ class Role(ABC):
         with metrics.clock.phase(phase.name) as spent:
             report = await self._run(phase, tell)
             told = spent()
-        report.compute_seconds, report.wait_seconds = told.computing, told.waiting + told.sending
+        report.compute_seconds += told.computing
+        report.wait_seconds += told.waiting + told.sending
+        if self.under_way:
+            return Report(phase=phase.number, steps=self.under_way.steps, partial=True)
         metrics.finished(phase.name, report)
         return report
 
     async def _run(self, phase: Phase, tell: Tell) -> Report:
-        """Do what a phase asks for and say what came of it."""
+        """Do what a phase, or a part of it, asks for and say what came of it."""
+        now = self._go_on(phase) if phase.first_step else self._begin(phase)
+        with torch.set_grad_enabled(now.rule.needs_gradients):
+            await self.run_batches(phase, now.rule, now.drawn, now.report, tell)
+        now.steps = batches.end_of_part(phase, len(now.drawn))
+        self.under_way = now if now.steps < len(now.drawn) else None
+        return now.report if self.under_way else await self._finish(phase, now)
+
+    def _begin(self, phase: Phase) -> "PhaseUnderWay":
+        """Agree to a phase, draw its batches and make its update rule."""
         state = self.state
+        self.kept = []
         check_phase(phase, passive=self.job.passive)
-        drawn = batches.draw(state.sets, phase.over, phase.plan, state.ids if phase.over.HasField("part") else ())
+        drawn = batches.draw(state.sets, phase.over, phase.plan, state.ids_for(phase.over))
         check_batches(phase, max(map(len, drawn), default=0), embedding=state.model.embedding)
         self.consent.phase(phase, drawn)
         for exchange in self.exchanges:
@@ -430,22 +498,73 @@ class Role(ABC):
         state.networks.train(phase.train_mode)
         before = [] if rule.parameters_frozen else state.snapshot()
         report = Report(phase=phase.number, rows=sum(len(rows) for rows in drawn), steps=len(drawn))
-        with torch.set_grad_enabled(rule.needs_gradients):
-            await self.run_batches(phase, rule, drawn, report, tell)
+        return PhaseUnderWay(phase, rule, drawn, report, before)
+
+    def _go_on(self, phase: Phase) -> "PhaseUnderWay":
+        """Return the phase that a part before this one has left."""
+        now = self.under_way
+        if now is None or now.steps != phase.first_step or _whole(now.phase) != _whole(phase):
+            raise PartyError("coordinator", f"asked for steps from {phase.first_step} on of a phase that is not there")
+        return now
+
+    async def _finish(self, phase: Phase, now: "PhaseUnderWay") -> Report:
+        """End a phase: agree on what its rule has to agree on, and report."""
+        state, rule, report = self.state, now.rule, now.report
         await rule.exchange(self._end_of(phase, report))
         report.figures.update(rule.finish())
-        if before:
-            report.change_squared = state.change_squared(before)
+        if now.before:
+            report.change_squared = state.change_squared(now.before)
             state.learned_from(phase.over)
-        self.consent.screen(phase, drawn, report, classes=state.classes)
+        self.consent.screen(phase, now.drawn, report, classes=state.classes)
         if state.account:
             state.account.add(phase, rule, report, classes=state.classes)
         return report
+
+    def _under_way_dict(self) -> dict[str, Any]:
+        """Return what must be known of a phase to go on with its next part."""
+        now = self.under_way
+        assert now
+        return {
+            "phase": now.phase.SerializeToString().hex(),
+            "report": now.report.SerializeToString().hex(),
+            "steps": now.steps,
+            "before": now.before,
+            "gradients": [one.grad for one in now.rule.parameters],
+            "kept": [[logits, sent] for logits, sent in self.kept],
+            "fresh": self.state.confidence.fresh,
+        }
+
+    def _load_under_way(self, content: Mapping[str, Any]) -> None:
+        """Go on in the middle of a phase."""
+        state, phase = self.state, Phase.FromString(bytes.fromhex(content["phase"]))
+        update = Update()
+        update.CopyFrom(phase.update)
+        update.fresh = False  # what the rule remembers is of this phase
+        rule = rule_for(update, state.networks.parameters(), state.memory)
+        rule.go_on()
+        for parameter, gradient in zip(rule.parameters, content["gradients"], strict=True):
+            parameter.grad = None if gradient is None else gradient.to(state.device)
+        state.networks.train(phase.train_mode)
+        drawn = batches.draw(state.sets, phase.over, phase.plan, state.ids_for(phase.over))
+        report = Report.FromString(bytes.fromhex(content["report"]))
+        before = [one.to(state.device) for one in content["before"]]
+        self.under_way = PhaseUnderWay(phase, rule, drawn, report, before, content["steps"])
+        self.kept = [(logits, sent) for logits, sent in content["kept"]]
+        state.confidence.fresh = content["fresh"]
 
     def _end_of(self, phase: Phase, report: Report) -> PhaseEnd:
         links = [one.link for one in self.exchanges if one.link.peer not in phase.offline]
         timeout = self.context.federation.deadlines.step
         return PhaseEnd(phase, report, links, self._is_active, self.context.metrics.clock, timeout)
+
+
+def _whole(phase: Phase) -> Phase:
+    """Return a phase of which a part was asked for."""
+    whole = Phase()
+    whole.CopyFrom(phase)
+    whole.ClearField("first_step")
+    whole.ClearField("steps")
+    return whole
 
 
 def _taken(name: str) -> SettingsError:

@@ -121,7 +121,11 @@ class PartyState:
     def read(cls, path: Path, records: Records) -> "PartyState":
         """Return the state that a file holds, its rows taken from the party's own records."""
         tensors, description = read_tensors(path, format=STATE_FORMAT, what="a party's state")
-        saved = restore(description["state"], tensors)
+        return cls.restored(restore(description["state"], tensors), records)
+
+    @classmethod
+    def restored(cls, saved: Mapping[str, Any], records: Records) -> "PartyState":
+        """Return a saved state, its rows taken from the party's own records."""
         state = _build(records, Order(**saved["order"]), saved["description"], place=0, seed=0)
         state.load_state_dict(saved)
         return state
@@ -145,6 +149,10 @@ class PartyState:
         """Those of all rows, in the common order."""
         return [one for name in SETS for one in getattr(self.order, name)]
 
+    def ids_for(self, over: Samples) -> list[str]:
+        """Return what a draw goes by: ids where it is of a part, nothing else."""
+        return self.ids if over.HasField("part") else []
+
     def learned_from(self, over: Samples) -> None:
         """Note with the model which part of the rows it has learned from, where that is not all of them."""
         self.description.pop("part", None)
@@ -164,6 +172,8 @@ class PartyState:
         """Compute on this device from now on."""
         self.device = device
         self.networks.to(device)
+        self.memory = RuleMemory(_on(device, self.memory.kept), _on(device, self.memory.initial))
+        self.confidence.move_to(device)
 
     @property
     def classes(self) -> int:
@@ -237,6 +247,19 @@ class PartyState:
 
 def _set_named(name: str) -> "Samples.Set":
     return cast("Samples.Set", Samples.Set.Value(name))  # whose stubs say int
+
+
+def _on(device: torch.device, state: Any) -> Any:
+    """Return containers with the tensors in them on a device; Adam's counts of steps stay where they are."""
+    match state:
+        case Tensor():
+            return state.to(device) if state.dim() else state
+        case dict():
+            return {key: _on(device, value) for key, value in state.items()}
+        case list():
+            return [_on(device, value) for value in state]
+        case _:
+            return state
 
 
 def copied(state: Any) -> Any:

@@ -19,7 +19,13 @@ _AS_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64} 
 
 
 def write_tensors(
-    path: Path, tensors: Mapping[str, Tensor], description: Mapping[str, Any], *, format: str, replace: bool = True
+    path: Path,
+    tensors: Mapping[str, Tensor],
+    description: Mapping[str, Any],
+    *,
+    format: str,
+    replace: bool = True,
+    mode: int = 0o644,
 ) -> str:
     """Write tensors and a description of plain values under a format's name; return the file's SHA-256.
 
@@ -29,6 +35,7 @@ def write_tensors(
         description: What JSON can hold, without the name `sha256`.
         format: Which kind of file this is; whoever reads it must ask for the same.
         replace: Whether a file that holds something else is replaced; if not, it stays, and FileExistsError is raised.
+        mode: Who may read the file.
     """
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     # One entry only: safetensors writes several in an order that changes from process to process.
@@ -36,7 +43,7 @@ def write_tensors(
     content = save(plain, metadata)
     if not replace and path.exists() and path.read_bytes() != content:
         raise FileExistsError(path)
-    write_atomically(path, content)
+    write_atomically(path, content, mode=mode)
     return sha256(content).hexdigest()
 
 

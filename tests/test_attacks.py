@@ -46,10 +46,10 @@ from protos.fedora.v1.control_pb2 import DESCRIPTOR, Event
 from protos.fedora.v1.control_pb2 import Job as JobMessage
 from protos.fedora.v1.exchange_pb2 import Order
 from protos.fedora.v1.failure_pb2 import Failure
-from tests.conftest import as_job, write_people, write_yaml
+from tests.conftest import Training, as_job, write_people, write_yaml
 from tests.lying_coordinator import UNTRUE
 from tests.rogue import LIES
-from tests.test_faults import DEADLINES, LONG, Reached
+from tests.test_faults import DEADLINES, LONG
 
 Submit = Callable[[dict[str, Any]], Coroutine[Any, Any, dict[str, Any]]]
 Content = dict[str, Any]
@@ -420,7 +420,7 @@ def test_a_message_of_many_small_fields_does_not_hold_up_the_active_party(tmp_pa
 
 
 def test_a_party_that_tells_of_progress_for_ever_is_named_within_the_step_deadline(tmp_path: Path) -> None:
-    trained = Reached("train")
+    trained = Training()
 
     async def scenario(cluster: LocalCluster, submit: Submit) -> FedoraError:
         work = asyncio.create_task(submit({"train": LONG}))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import stat
 import subprocess
 import sys
@@ -419,12 +420,12 @@ def test_a_party_keeps_what_opens_its_commitment_for_itself(tmp_path: Path) -> N
         commit(tmp_path, **{**ours, "ids": IDS, "job": "../x"})
 
 
-def test_every_request_has_a_secret_of_its_own_which_a_party_that_came_back_goes_on_with(tmp_path: Path) -> None:
-    secret = request_secret(tmp_path, job=JOB)
-    assert len(secret) == 32 and request_secret(tmp_path, job=JOB) != secret
-    commit(tmp_path, job=JOB, party="active", ids=IDS, secret=secret)
-    assert request_secret(tmp_path, job=JOB) == secret
-    assert request_secret(tmp_path, job="another") != secret
+def test_every_request_has_a_secret_of_its_own_which_a_party_that_came_back_goes_on_with() -> None:
+    own = secrets.token_bytes(32)
+    secret = request_secret(own, job=JOB)
+    assert len(secret) == 32 and request_secret(own, job=JOB) == secret
+    assert request_secret(own, job="another") != secret
+    assert request_secret(secrets.token_bytes(32), job=JOB) != secret
 
 
 def test_all_parties_commit_alike_and_no_id_is_named(run: Run) -> None:

@@ -14,10 +14,10 @@ import grpc
 import pytest
 
 from coordinator.blame import best_reason
-from fedora_vfl.cluster.local import LocalCluster, free_address
+from fedora_vfl.cluster.local import MOST_RESTARTS, LocalCluster, Restarts, free_address
 from fedora_vfl.cluster.preparation import prepare
 from fedora_vfl.cluster.runs import run_on
-from fedora_vfl.errors import DataError, FedoraError, LedgerError, PartyError, PortError
+from fedora_vfl.errors import DataError, FedoraError, LedgerError, PartyError, PortError, SettingsError
 from fedora_vfl.settings.federation import Deadlines, Federation
 from fedora_vfl.wire.channels import path
 from fedora_vfl.wire.protocol import COORDINATOR, PROTOCOL
@@ -33,7 +33,8 @@ from protos.fedora.v1.phase_pb2 import Phase, Report
 from tests.conftest import Training, as_job, write_people, write_yaml
 
 # Shorter than the defaults, so that the tests are; long enough for a busy machine.
-DEADLINES = Deadlines(join=40, step=3, silence=4)
+# What is missed for longer than `absence` ends a job that gets no further though all are there.
+DEADLINES = Deadlines(join=40, step=3, silence=4, absence=1)
 
 LONG = {"epochs": 100_000, "batch_size": 32}
 
@@ -42,51 +43,23 @@ LONG = {"epochs": 100_000, "batch_size": 32}
 FORGETTING = {"steps": "paper", "rounds": 100_000, "patience": 100_000, "delta": 0.01}
 
 
-class Reached(Training):
-    """Follows a job and tells when the first phase of a name is over."""
-
-    def __init__(self, phase: str) -> None:
-        super().__init__()
-        self._phase = phase
-
-    def __call__(self, event: Event) -> None:
-        if event.WhichOneof("content") == "finished" and event.finished.name == self._phase:
-            self.begun.set()
-
-
 async def failing_job(
     folder: Path,
     *,
     programs: Mapping[str, Sequence[str]] | None = None,
-    hit: tuple[str, signal.Signals] | None = None,
     train: Mapping[str, Any] = LONG,
     more: Mapping[str, Any] | None = None,
-    after: str = "train",
     deadlines: Deadlines = DEADLINES,
 ) -> tuple[FedoraError, float]:
-    """Run a job that must fail; return the error and the seconds from the blow, or the start, to the error.
-
-    The blow falls once a phase of the name `after` is over; `more` has further sections of the job.
-    """
+    """Run a job that must fail; return the error, and the seconds until then; `more` are further sections of it."""
     data = {"source": "csv", "path": str(write_people(folder / "people.csv")), "id": "person"}
     out = folder / "run"
     job = as_job({"data": data, "train": dict(train), **(more or {})})
     federation = prepare(job, origin=out / "job.yaml", out=out, threads=1, deadlines=deadlines)
     began = time.monotonic()
     async with LocalCluster(out, federation, programs=programs) as cluster:
-        watch = Reached(after)
-        work = asyncio.create_task(run_on(cluster, out, watch))
-        try:
-            if hit:
-                waiting = asyncio.create_task(watch.begun.wait())
-                await asyncio.wait([work, waiting], return_when=asyncio.FIRST_COMPLETED)
-                waiting.cancel()
-                began = time.monotonic()
-                os.kill(cluster.processes[hit[0]].pid, hit[1])
-            with pytest.raises(FedoraError) as caught:
-                await work
-        finally:
-            work.cancel()
+        with pytest.raises(FedoraError) as caught:
+            await run_on(cluster, out, Training())
         took = time.monotonic() - began
         pids = [process.pid for process in cluster.processes.values()]
     for pid in pids:
@@ -95,25 +68,64 @@ async def failing_job(
     return caught.value, took
 
 
-@pytest.mark.parametrize("victim", ["passive-1", "active", COORDINATOR])
-def test_a_killed_process_is_named_at_once(victim: str, tmp_path: Path) -> None:
-    error, took = asyncio.run(failing_job(tmp_path, hit=(victim, signal.SIGKILL)))
-    assert isinstance(error, PartyError)
-    assert error.culprit == victim
-    assert took < DEADLINES.silence
+class Heard:
+    """Follows a job and tells when a sentence was said."""
+
+    def __init__(self, sentence: str) -> None:
+        self._sentence, self.heard = sentence, asyncio.Event()
+        self.begun = asyncio.Event()
+
+    def __call__(self, event: Event) -> None:
+        if event.WhichOneof("content") == "finished":
+            self.begun.set()
+        if self._sentence in event.note:
+            self.heard.set()
 
 
-@pytest.mark.parametrize("victim", ["passive-1", "active", COORDINATOR])
-def test_a_stopped_process_is_named_within_the_silence_deadline(victim: str, tmp_path: Path) -> None:
-    error, took = asyncio.run(failing_job(tmp_path, hit=(victim, signal.SIGSTOP), deadlines=Deadlines(silence=4)))
-    assert isinstance(error, PartyError)
-    assert error.culprit == victim
-    assert took < 4 + 4  # the deadline, and time to agree on the reason
+@pytest.mark.parametrize(
+    ("victim", "number", "said", "within"),
+    [
+        ("passive-1", signal.SIGKILL, "passive-1 is gone", 3.0),
+        ("active", signal.SIGKILL, "active is gone", 3.0),
+        ("passive-1", signal.SIGSTOP, "passive-1 is gone", 4.0 + 4.0),  # silence, and time to agree on the reason
+        ("active", signal.SIGSTOP, "active is gone", 4.0 + 4.0),
+        ("passive-2", signal.SIGTERM, "passive-2 was stopped by a signal", 3.0),
+    ],
+)
+def test_whoever_is_lost_is_named_in_time_and_the_job_goes_on(
+    victim: str, number: signal.Signals, said: str, within: float, tmp_path: Path
+) -> None:
+    data = {"source": "csv", "path": str(write_people(tmp_path / "people.csv")), "id": "person"}
+    out, watch = tmp_path / "run", Heard(said)
+    job = as_job({"data": data, "train": LONG})
+    federation = prepare(job, origin=out / "job.yaml", out=out, threads=1, deadlines=Deadlines(silence=4, step=20))
+
+    async def work() -> None:
+        async with LocalCluster(out, federation) as cluster:
+            job = asyncio.create_task(run_on(cluster, out, watch))
+            await asyncio.wait([job, asyncio.create_task(watch.begun.wait())], return_when=asyncio.FIRST_COMPLETED)
+            process = cluster.processes[victim]
+            os.kill(process.pid, number)
+            await asyncio.wait_for(watch.heard.wait(), within)
+            if process.returncode is None and number == signal.SIGSTOP:
+                os.kill(process.pid, signal.SIGCONT)
+            watch.begun.clear()
+            await asyncio.wait_for(watch.begun.wait(), 60)
+            job.cancel()
+            await asyncio.gather(job, return_exceptions=True)
+
+    asyncio.run(work())
 
 
-def test_a_party_that_its_operator_stops_says_so(tmp_path: Path) -> None:
-    error, _ = asyncio.run(failing_job(tmp_path, hit=("passive-2", signal.SIGTERM)))
-    assert str(error) == "passive-2 was stopped by a signal"
+def test_a_member_that_dies_again_and_again_is_started_a_few_times() -> None:
+    told: list[str] = []
+    restarts = Restarts(told.append)
+    pauses = [restarts.pause("active", -signal.SIGKILL) for _ in range(MOST_RESTARTS + 1)]
+    assert pauses[0] == 0 and pauses[-1] is None and pauses[1:-1] == sorted(filter(None, pauses))
+    restarts.progress()
+    assert restarts.pause("active", -signal.SIGKILL) == 0
+    for code in (SettingsError.exit_code, DataError.exit_code, PortError.exit_code, 0):
+        assert restarts.pause("passive-1", code) is None, "starting it again would not help"
 
 
 @pytest.mark.parametrize(
@@ -139,22 +151,6 @@ def test_a_party_that_breaks_a_rule_is_named_with_what_it_did(fault: str, said: 
     assert isinstance(error, PartyError)
     assert error.culprit == "passive-1"
     assert said in error.reason
-
-
-def test_a_party_that_dies_while_others_are_forgotten_is_named_at_once(tmp_path: Path) -> None:
-    work = failing_job(
-        tmp_path,
-        hit=("passive-2", signal.SIGKILL),
-        train={"epochs": 1},
-        more={"forget": {"samples": 20}, "unlearn": FORGETTING},
-        after="remaining",
-    )
-    error, took = asyncio.run(work)
-    assert isinstance(error, PartyError)
-    assert error.culprit == "passive-2" and "\n" not in str(error)
-    assert took < DEADLINES.silence
-    assert not list(tmp_path.rglob("unlearned.safetensors")), "a model that has half forgotten is nowhere kept"
-    assert not list(tmp_path.rglob("certificate.json"))
 
 
 @pytest.mark.parametrize(

@@ -432,11 +432,12 @@ def test_control_messages_are_booked_where_they_belong_and_what_closes_the_books
         **dict.fromkeys(("setup", "ready", "request", "accepted"), (Kind.CONTROL, ("setup", 0))),
         **dict.fromkeys(("drop", "dropped", "restart", "restarted"), (Kind.CONTROL, ("between", 0))),
         **dict.fromkeys(("assess", "assessment", "attest", "statement"), (Kind.CONTROL, ("between", 0))),
+        **dict.fromkeys(("commit_only", "committed"), (Kind.CONTROL, ("between", 0))),
         **dict.fromkeys(("rollback", "rolled_back"), (Kind.CONTROL, None)),
         "phase": (Kind.CONTROL, ("", 0)),  # its own name and round, which are empty here
         **dict.fromkeys(("report", "progress", "failure"), (Kind.CONTROL, None)),  # the phase that the end is in
         **dict.fromkeys(("save", "saved", "collect"), (Kind.CONTROL, ("closing", 0))),
-        **dict.fromkeys(("readings", "dismiss", "idle"), (None, None)),
+        **dict.fromkeys(("readings", "dismiss", "idle", "halt", "halted", "resume", "resumed"), (None, None)),
     }
     named = FromCoordinator(phase=Phase(name="train", round=4))
     assert pack_control(named).phase == ("train", 4)

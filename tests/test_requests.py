@@ -18,6 +18,7 @@ from fedora_vfl.cluster.preparation import load_job
 from fedora_vfl.errors import PartyError, SettingsError
 from fedora_vfl.sampling.rows import rows_drawn
 from fedora_vfl.settings.files import check
+from fedora_vfl.wire.meter import Meter
 from party.data.split import assign
 from party.request import check_rows, resolve
 from protos.fedora.v1.control_pb2 import Accepted, Classes, Event, FromCoordinator, FromParty, Ids, Request
@@ -166,7 +167,7 @@ class ScriptedParty:
 def engine_over(lines: dict[str, ScriptedParty]) -> Engine:
     """Make an engine that talks to these lines."""
     federation = loopback_federation([name for name in lines if name != "active"])
-    connections = [Connection(name, cast(Any, line), cast(Any, None)) for name, line in lines.items()]
+    connections = [Connection(name, cast(Any, line), Meter()) for name, line in lines.items()]
 
     async def ignore(event: Event) -> None:
         pass
@@ -186,7 +187,7 @@ def test_only_the_active_party_is_told_what_the_rows_have_in_common() -> None:
     assert [one.request for one in lines["active"].sent] == [request]
     for name in ("passive-1", "passive-2"):
         (told,) = lines[name].sent
-        assert told == FromCoordinator(request=Request()), "not even the seed of the draw"
+        assert told.HasField("request") and told.request == Request(), "not even the seed of the draw"
 
 
 def test_a_party_that_finds_other_rows_is_named() -> None:

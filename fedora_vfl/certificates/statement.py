@@ -1,13 +1,13 @@
 """A party's signed statement of its part in an unlearning, and the commitment to the ids it was asked to forget."""
 
 import hashlib
-import secrets
+import hmac
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fedora_vfl.certificates.attestation import SECRET_BYTES, Attestation, Opening, check_form, commit_to, is_job_id
+from fedora_vfl.certificates.attestation import Attestation, Opening, check_form, commit_to, is_job_id
 from fedora_vfl.certificates.joint import JointStatement, digest
 from fedora_vfl.errors import DataError, FedoraError, PartyError
 from fedora_vfl.settings.files import check
@@ -17,10 +17,9 @@ from fedora_vfl.wire.protocol import COORDINATOR, VERSION
 from protos.fedora.v1.control_pb2 import Statement
 
 
-def request_secret(keys: Path, *, job: str) -> bytes:
-    """Return a secret for a job's request: a fresh one, or that of a party which has come back."""
-    path = _kept_request(keys, job)
-    return bytes.fromhex(open_request(path).key) if path.exists() else secrets.token_bytes(SECRET_BYTES)
+def request_secret(own: bytes, *, job: str) -> bytes:
+    """Return the secret of a job's request, drawn from a secret of the party's own: the same when it comes back."""
+    return hmac.digest(own, f"request/{job}".encode(), "sha256")
 
 
 def commit(keys: Path, *, job: str, party: str, ids: Iterable[str], secret: bytes) -> str:

@@ -376,6 +376,33 @@ def standing(
         sys.exit(code)
 
 
+@app.command()
+def commits(
+    repeats: Annotated[int, typer.Option(min=1, help="Runs with commits, and as many without.")] = 3,
+    seed: Annotated[int, typer.Option(help="Of the job.")] = 0,
+) -> None:
+    """Measure what it costs that nothing is lost: the same job on Income with commits and without, in turns."""
+    from fedora_vfl.bench.commits import measure
+    from fedora_vfl.process.lifecycle import run_until_done
+
+    console = Console(highlight=False)
+
+    async def work() -> None:
+        with Progress(console=console, transient=True) as progress:
+            task = progress.add_task("runs", total=2 * repeats)
+            found = await measure(repeats, seed=seed, told=lambda done: progress.update(task, completed=done))
+        table = Table(title="What commits cost", title_justify="left")
+        for name in ("", "without, ms", "with, ms", "more", "at most"):
+            table.add_column(name, justify="right" if name else "left")
+        for one in found:
+            spent = (f"{1000 * seconds:.1f}" for seconds in (one.without, one.with_commits))
+            table.add_row(one.stretch.name, *spent, f"{one.share:+.1%}", f"{one.stretch.most:.0%}")
+        console.print(table)
+
+    if code := run_until_done(work()):
+        sys.exit(code)
+
+
 def _print_theorem(walks: "dict[str, Walk]", console: Console) -> None:
     from fedora_vfl.bench.theorem import PROOF, judge, printed_bound, sharper_bound
 

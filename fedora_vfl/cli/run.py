@@ -1,5 +1,6 @@
 """fedora run: a job on a local cluster of real processes."""
 
+import asyncio
 import sys
 import time
 from collections.abc import Sequence
@@ -13,7 +14,9 @@ from fedora_vfl.process.lifecycle import run_until_done
 
 
 def run(
-    job: Annotated[Path, typer.Argument(help="The job file: what to train, forget and compare.", metavar="JOB.yaml")],
+    job: Annotated[
+        Path | None, typer.Argument(help="The job file: what to train, forget and compare.", metavar="JOB.yaml")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for results, models and logs. [default: runs/JOB-TIME]")
     ] = None,
@@ -35,6 +38,9 @@ def run(
         str, typer.Option(help="How parties find their common rows: plain, as all files are yours, or private.")
     ] = "plain",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in the same folder.")] = False,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with a run that was interrupted, in its folder.", metavar="DIR")
+    ] = None,
 ) -> None:
     """Start a local cluster, one process per member, run a job on it, and stop it again.
 
@@ -59,6 +65,14 @@ def run(
 
     Paths in it are looked for beside the file first, then in the current folder. Every setting: docs/settings.md.
     """
+    if resume is not None:
+        others = {"JOB.yaml": job, "--out": out, "--seed": seed, "--threads": threads, "--plugin": plugin}
+        if given := [name for name, value in others.items() if value is not None]:
+            raise typer.BadParameter(f"--resume goes on with the run as it was: leave out {', '.join(given)}")
+        resume_run(resume)
+        return
+    if job is None:
+        raise typer.BadParameter("name a job file, or a run to go on with: --resume DIR")
     run_job(
         job,
         out or Path("runs") / f"{job.stem}-{time.strftime('%Y%m%d-%H%M%S')}",
@@ -69,6 +83,25 @@ def run(
         tls=tls,
         alignment=alignment,
     )
+
+
+def resume_run(out: Path) -> None:
+    """Go on with a run in its folder and print its report; exit with the code of what went wrong, if something did."""
+    from fedora_vfl.cli.following import Follower
+    from fedora_vfl.cli.report import finish
+    from fedora_vfl.cluster.runs import check_resumable, claimed, resume_locally
+
+    console = Console(highlight=False, markup=False)  # what members say is text
+
+    async def work() -> None:
+        check_resumable(out)
+        with claimed(out, overwrite=True, marker="federation.yaml"):
+            with Follower(console) as follow:
+                result = await resume_locally(out, follow)
+            finish(result, out, console, also="")
+
+    if code := run_until_done(work()):
+        sys.exit(code)
 
 
 def run_job(
@@ -106,17 +139,21 @@ def run_job(
         if seed is not None:
             job = job.model_copy(update={"seed": seed})
         with claimed(out, overwrite=overwrite, marker="federation.yaml"):
-            with Follower(console) as follow:
-                result = await run_locally(
-                    job,
-                    origin=path,
-                    out=out,
-                    follow=follow,
-                    threads=threads,
-                    plugins=plugins,
-                    tls=tls,
-                    alignment=alignment,
-                )
+            try:
+                with Follower(console) as follow:
+                    result = await run_locally(
+                        job,
+                        origin=path,
+                        out=out,
+                        follow=follow,
+                        threads=threads,
+                        plugins=plugins,
+                        tls=tls,
+                        alignment=alignment,
+                    )
+            except asyncio.CancelledError:
+                console.print(f"To go on with it: fedora run --resume {out}", soft_wrap=True)
+                raise
             folders = [name for name in ("models", "data", "logs", "certificates") if (out / name).is_dir()]
             finish(result, out, console, also=f", and folders {', '.join(folders)}")
 

@@ -7,7 +7,8 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,7 +16,7 @@ from typing import Any, Self
 import yaml
 
 from fedora_vfl.authority import OPERATOR, issue_all
-from fedora_vfl.errors import FedoraError, PartyError, PortError, from_exit_code
+from fedora_vfl.errors import FedoraError, PartyError, PortError, StoppedError, from_exit_code
 from fedora_vfl.settings.federation import Active, Coordinator, Deadlines, Federation
 from fedora_vfl.signing import SigningKey
 from fedora_vfl.storage import write_atomically
@@ -25,6 +26,7 @@ from fedora_vfl.wire.tls import Credentials
 # Above the well-known ports, below the range from which outgoing connections take theirs.
 PORTS = range(20000, 32768)
 GRACE_SECONDS = 5.0
+MOST_RESTARTS, FIRST_PAUSE_SECONDS = 5, 0.5  # of a member that dies while the job gets no further
 CERTIFICATES = "certificates"
 
 
@@ -100,6 +102,28 @@ def _write_yaml(path: Path, content: dict[str, Any]) -> None:
     write_atomically(path, yaml.safe_dump(content, sort_keys=False))
 
 
+class Restarts:
+    """How often members that die are started again: a few times in a row, each after a longer pause."""
+
+    def __init__(self, told: Callable[[str], None]) -> None:
+        """`told` is handed the reason of each."""
+        self.told = told
+        self._deaths: Counter[str] = Counter()
+
+    def progress(self) -> None:
+        """Note that the job goes on: deaths before this do not count any more."""
+        self._deaths.clear()
+
+    def pause(self, name: str, code: int) -> float | None:
+        """Return how long to wait before a member is started again; nothing where that would not help."""
+        self._deaths[name] += 1
+        # One that was killed, or stopped, or met a fault of this software; what is wrong with its files stays wrong.
+        died = code < 0 or code in (StoppedError.exit_code, FedoraError.exit_code)
+        if not died or self._deaths[name] > MOST_RESTARTS:
+            return None
+        return float(FIRST_PAUSE_SECONDS * 2 ** (self._deaths[name] - 1) - FIRST_PAUSE_SECONDS)
+
+
 class LocalCluster:
     """The processes of a folder made by `lay_out`. They end with this object, and with this process."""
 
@@ -136,13 +160,28 @@ class LocalCluster:
         """End all processes."""
         await self.stop()
 
+    async def keep_running(self, restarts: "Restarts") -> FedoraError:
+        """Start members again that die, and return why one that cannot go on has ended."""
+        while True:
+            name, code = await self._first_to_end()
+            reason = self._epitaph(name, code)
+            pause = restarts.pause(name, code)
+            if pause is None:
+                return reason
+            restarts.told(f"{reason}; it is started again")
+            await asyncio.sleep(pause)
+            await self.start(name)
+
     async def first_to_end(self) -> FedoraError:
         """Wait until a process ends, which none should, and return why."""
+        return self._epitaph(*await self._first_to_end())
+
+    async def _first_to_end(self) -> tuple[str, int]:
         waiting = {asyncio.create_task(process.wait()): name for name, process in self.processes.items()}
         try:
             done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             task = next(iter(done))
-            return self._epitaph(waiting[task], task.result())
+            return waiting[task], task.result()
         finally:
             for task in waiting:
                 task.cancel()
@@ -179,7 +218,8 @@ class LocalCluster:
             program = [*program, "--certificates", str(self._folder / CERTIFICATES / COORDINATOR)]
         path = self.log_path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as log:
+        # A member that is started again goes on with its log.
+        with path.open("ab" if name in self.processes else "wb") as log:
             # Its own session: Ctrl-C reaches this process alone, which then ends the others in order. Its standard
             # input is held open here, so that it ends even if this process is killed.
             self.processes[name] = await asyncio.create_subprocess_exec(
@@ -193,14 +233,14 @@ class LocalCluster:
 
     def _epitaph(self, name: str, code: int) -> FedoraError:
         """Say why a process ended: its own last words if it had any."""
+        if code < 0:
+            return PartyError(name, f"was ended by {signal.Signals(-code).name}")
         lines = self.log_path(name).read_text(errors="replace").splitlines()
         words = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
         if words:
             error = from_exit_code(code)
             said = f"{name}: {words[-1]}"
             return PartyError(name, words[-1]) if error is PartyError else error(said)
-        if code < 0:
-            return PartyError(name, f"was ended by {signal.Signals(-code).name}")
         return PartyError(name, f"ended with exit code {code}; its log is {self.log_path(name)}")
 
 

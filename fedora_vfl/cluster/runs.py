@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.job import Job
-from fedora_vfl.cluster.local import LocalCluster
+from fedora_vfl.cluster.local import LocalCluster, Restarts
 from fedora_vfl.cluster.preparation import JOB_FILE, prepare
-from fedora_vfl.cluster.submission import submit
+from fedora_vfl.cluster.submission import RemoteJobs, submit
 from fedora_vfl.errors import SettingsError
-from fedora_vfl.settings.federation import Deadlines
+from fedora_vfl.plugins import load_plugin
+from fedora_vfl.settings.federation import Deadlines, Federation, load_federation
 from fedora_vfl.storage import held, write_atomically
 from fedora_vfl.wire.protocol import COORDINATOR
+from fedora_vfl.wire.tls import Credentials
 from protos.fedora.v1.control_pb2 import Event, Result
 
 Follow = Callable[[Event], None]
@@ -23,6 +25,7 @@ Follow = Callable[[Event], None]
 # The coordinator mostly knows better what the end of a process meant for the job: so long it is waited for.
 EXPLANATION_SECONDS = 2.0
 
+FEDERATION_FILE, PLUGINS_FILE = "federation.yaml", "plugins.json"
 LOCK_FILE, EARLIER = ".lock", ".earlier"  # in a run's folder: whose it is; a run that is being replaced
 
 
@@ -124,32 +127,86 @@ async def run_locally(
         federation = prepare(
             job, origin=origin, out=out, threads=threads, deadlines=deadlines, tls=tls, alignment=alignment
         )
+        write_atomically(out / PLUGINS_FILE, json.dumps([str(file.absolute()) for file in plugins]))
     follow(Event(note=f"starting coordinator, {', '.join(federation.parties)}: one process each"))
+    async with LocalCluster(out, federation, programs=_programs(federation, plugins)) as cluster:
+        return await run_on(cluster, out, follow, resumable=True)
+
+
+async def resume_locally(out: Path, follow: Follow) -> dict[str, Any]:
+    """Go on with a run that was interrupted, in whatever way, from what its members have kept in its folder."""
+    federation, plugins = load_federation(out / FEDERATION_FILE), _kept_plugins(out)
+    for file in plugins:
+        load_plugin(file)
+    follow(Event(note=f"starting coordinator, {', '.join(federation.parties)} again: one process each"))
+    async with LocalCluster(out, federation, programs=_programs(federation, plugins)) as cluster:
+        return await run_on(cluster, out, follow, resumable=True)
+
+
+def check_resumable(out: Path) -> None:
+    """Refuse to go on with what is no run, or was not prepared to its end."""
+    if not (out / FEDERATION_FILE).exists() or not (out / JOB_FILE).exists():
+        raise SettingsError(f"--resume: {out} is not the folder of a run")
+    if (out / EARLIER).exists() or not (out / PLUGINS_FILE).exists():
+        raise SettingsError(f"--resume: {out} was interrupted before its run began; run the job again with --overwrite")
+
+
+def _programs(federation: Federation, plugins: Sequence[Path]) -> dict[str, list[str]]:
+    """Return the programs of all members, with the user's own plug-in files."""
     own = [word for file in plugins for word in ("--plugin", str(file.absolute()))]
-    programs = {COORDINATOR: ["coordinator", *own], **{name: ["party", *own] for name in federation.parties}}
-    async with LocalCluster(out, federation, programs=programs) as cluster:
-        return await run_on(cluster, out, follow)
+    return {COORDINATOR: ["coordinator", *own], **{name: ["party", *own] for name in federation.parties}}
 
 
-async def run_on(cluster: LocalCluster, out: Path, follow: Follow) -> dict[str, Any]:
-    """Submit a prepared folder's job and keep its result there."""
+def _kept_plugins(out: Path) -> list[Path]:
+    try:
+        return [Path(one) for one in json.loads((out / PLUGINS_FILE).read_text())]
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{out / PLUGINS_FILE}: cannot be read: {error}") from None
+
+
+async def run_on(cluster: LocalCluster, out: Path, follow: Follow, *, resumable: bool = False) -> dict[str, Any]:
+    """Submit a prepared folder's job, or find the one that was submitted before, and keep its result there."""
     path = out / JOB_FILE
-    return keep(await perform(cluster, path.read_text(), origin=str(path), follow=follow), out)
+    result = await perform(cluster, path.read_text(), origin=str(path), follow=follow, resumable=resumable)
+    return keep(result, out)
 
 
-async def perform(cluster: LocalCluster, settings: str, *, origin: str, follow: Follow) -> Result:
-    """Submit a job and watch the processes meanwhile; one that ends by itself ends the job.
+async def perform(
+    cluster: LocalCluster, settings: str, *, origin: str, follow: Follow, resumable: bool = False
+) -> Result:
+    """Submit a job and watch the processes meanwhile; one that dies is started again.
 
     Args:
         cluster: The processes, which are up.
         settings: The job, as YAML.
         origin: The file name that errors speak of.
         follow: Is handed every event of the job.
+        resumable: Whether a caller that is cancelled leaves the job as it is, and goes on with one that was left so.
     """
+    restarts = Restarts(lambda said: follow(Event(note=said)))
+
+    def watched(event: Event) -> None:
+        if event.WhichOneof("content") == "finished":
+            restarts.progress()
+        follow(event)
+
     address, deadlines = cluster.federation.coordinator.address, cluster.federation.deadlines
-    work = submit(address, settings, origin=origin, follow=follow, deadlines=deadlines, credentials=cluster.operator)
+    patience, operator = deadlines.absence, cluster.operator
+    work = (
+        _resumed(address, settings, origin=origin, follow=watched, deadlines=deadlines, credentials=operator)
+        if resumable
+        else submit(
+            address,
+            settings,
+            origin=origin,
+            follow=watched,
+            deadlines=deadlines,
+            credentials=operator,
+            patience=patience,
+        )
+    )
     job = asyncio.create_task(work)
-    watch = asyncio.create_task(cluster.first_to_end())
+    watch = asyncio.create_task(cluster.keep_running(restarts))
     try:
         await asyncio.wait([job, watch], return_when=asyncio.FIRST_COMPLETED)
         if not job.done():
@@ -161,6 +218,26 @@ async def perform(cluster: LocalCluster, settings: str, *, origin: str, follow: 
         for task in (job, watch):
             task.cancel()
         await asyncio.gather(job, watch, return_exceptions=True)
+
+
+async def _resumed(
+    address: str,
+    settings: str,
+    *,
+    origin: str,
+    follow: Follow,
+    deadlines: Deadlines,
+    credentials: Credentials | None,
+) -> Result:
+    """Follow the coordinator's one job to its end; submit it if it has none."""
+
+    def say(note: str) -> None:
+        follow(Event(note=note))
+
+    async with RemoteJobs(address, deadlines=deadlines, credentials=credentials, waiting=say) as jobs:
+        known = (await jobs.list()).jobs
+        id = known[-1].id if known else (await jobs.submit(settings, origin=origin)).id
+        return await jobs.follow(id, follow, patience=deadlines.absence)
 
 
 def keep(result: Result, out: Path) -> dict[str, Any]:

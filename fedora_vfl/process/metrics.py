@@ -72,7 +72,7 @@ class CertificateMetrics:
     def figures(self) -> Iterator[Figure]:
         """Return when the certificate expires."""
         if self.credentials:
-            when = self.credentials.expires.timestamp()
+            when = self.credentials.renewed().expires.timestamp()
             said = "When this member's certificate expires, in seconds since 1970."
             yield Figure("certificate_expires_timestamp_seconds", said, (), {(): when})
 

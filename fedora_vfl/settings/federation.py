@@ -69,6 +69,8 @@ class Deadlines(Settings):
     setup: PositiveFloat = 600  # for reading files, joining rows and making models
     step: PositiveFloat = 60  # for one message of the other side while a phase runs
     silence: PositiveFloat = 10  # until a stopped or cut-off process is taken for lost
+    absence: PositiveFloat = 3600  # for a member that was lost in a job to come back; then the job is suspended
+    commit_every: PositiveFloat = 30  # seconds of work, at most, that a loss may cost
 
 
 class Federation(Settings):

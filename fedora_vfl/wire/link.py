@@ -8,10 +8,11 @@ import grpc
 from google.protobuf.message import Message
 
 from fedora_vfl.errors import PartyError, TooLargeError
+from fedora_vfl.fault_points import reached
 from fedora_vfl.wire.channels import LARGEST_EXCHANGE_BYTES
 from fedora_vfl.wire.meter import Meter, Packed
 from fedora_vfl.wire.pieces import cut, is_piece, read_piece
-from fedora_vfl.wire.protocol import MOST_OVERLAP, MOST_REQUESTED_IDS, is_name
+from fedora_vfl.wire.protocol import COORDINATOR, MOST_OVERLAP, MOST_REQUESTED_IDS, is_name
 from fedora_vfl.wire.tensors import read_varint
 from protos.fedora.v1.control_pb2 import FromCoordinator, FromParty
 from protos.fedora.v1.failure_pb2 import Failure
@@ -60,6 +61,8 @@ class Link(Generic[Sent, Received]):
         """`in_pieces` is for links whose large messages are cut; both ends must agree."""
         self.me, self.peer, self.meter, self._in_pieces = me, peer, meter, in_pieces
         self._stream, self._pack, self._unpack = stream, pack, unpack
+        # What the instants of this end are called in fault_points.py.
+        self._instants = COORDINATOR if me == COORDINATOR else "party" if peer == COORDINATOR else "exchange"
         self._arrived: asyncio.Queue[bytes | PartyError] = asyncio.Queue(READ_AHEAD)
         self._waiting_bytes, self._room = 0, asyncio.Event()
         self._room.set()
@@ -92,6 +95,7 @@ class Link(Generic[Sent, Received]):
         if len(packed.data) > LARGEST_EXCHANGE_BYTES:  # it would not be read
             reason = f"has {len(packed.data)} bytes to send in one message; allowed: up to {LARGEST_EXCHANGE_BYTES}"
             raise PartyError(self.me, reason)
+        reached(f"{self._instants}.send")
         self.meter.count(self.me, self.peer, packed)
         self._writing = asyncio.create_task(self._write(packed.data))
         self._writing.add_done_callback(_note_exception)
@@ -120,6 +124,7 @@ class Link(Generic[Sent, Received]):
         except ValueError as error:
             raise self._unreadable(error) from None
         self.meter.count(self.peer, self.me, packed)
+        reached(f"{self._instants}.receive")
         return message
 
     async def _wait(self, timeout: float | None) -> bytes | PartyError:
@@ -261,8 +266,11 @@ _SECTIONS = {
     "save": ("closing", 0),
     "saved": ("closing", 0),
     "collect": ("closing", 0),
+    "commit_only": ("between", 0),
+    "committed": ("between", 0),
 }
-_CLOSING_THE_BOOKS = {"readings", "dismiss", "idle"}
+# What closes the books, or opens them again after a loss, is not in them.
+_OUTSIDE_THE_BOOKS = {"readings", "dismiss", "idle", "halt", "halted", "resume", "resumed"}
 
 
 def pack_control(message: FromParty | FromCoordinator) -> Packed:
@@ -286,6 +294,7 @@ def unpack_control(kind: type[M]) -> Callable[[bytes], tuple[M, Packed]]:
 
 # A message beyond this size can only be one list: of ids in a request, of lines in a party's books.
 LARGE_BYTES = 1024 * 1024
+ENVELOPE_BYTES = 64  # what may follow it: number, attempt and the like
 _LISTS = {FromCoordinator.REQUEST_FIELD_NUMBER, FromParty.READINGS_FIELD_NUMBER}
 
 
@@ -295,7 +304,7 @@ def _check_large(data: bytes) -> None:
         return
     tag, at = read_varint(data, 0)
     length, at = read_varint(data, at)
-    if tag >> 3 not in _LISTS or at + length != len(data):
+    if tag >> 3 not in _LISTS or not 0 <= len(data) - at - length <= ENVELOPE_BYTES:
         raise ValueError(f"has {len(data)} bytes, and is no list")
     # An entry of two bytes may take a hundred in memory. It begins with a line feed, which an id of ten letters has
     # as its length, too.
@@ -304,9 +313,9 @@ def _check_large(data: bytes) -> None:
 
 
 def _labelled(message: Message, data: bytes) -> Packed:
-    """Say where a message is booked; what closes the books is not in them."""
+    """Say where a message is booked, if it is."""
     content = message.WhichOneof("content") or ""
-    if content in _CLOSING_THE_BOOKS:
+    if content in _OUTSIDE_THE_BOOKS:
         return Packed(data, None)
     if isinstance(message, FromCoordinator) and content == "phase":
         return Packed(data, Kind.CONTROL, phase=(message.phase.name, message.phase.round))

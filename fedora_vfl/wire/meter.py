@@ -1,6 +1,7 @@
 """The byte meter: counts every message at one end, by link, direction, phase, round and kind."""
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from protos.fedora.v1.meter_pb2 import Kind, Reading
 
@@ -58,6 +59,8 @@ class Meter:
         self._counts: dict[tuple[str, str, tuple[str, int], Kind], tuple[list[int], list[int]]] = {}
         self._totals = totals or Totals()
         self._phase = ("join", 0)
+        # What was counted in attempts that did not count, by sender, receiver and kind.
+        self._uncounted: dict[tuple[str, str, Kind], list[int]] = {}
 
     def enter(self, phase: str, round: int) -> None:
         """Book what follows under this phase and round."""
@@ -86,12 +89,108 @@ class Meter:
             totals[name] = (sent + sums[2], received) if sender == me else (sent, received + sums[2])
         return totals
 
-    def close(self) -> list[Reading]:
-        """Hand out the counts and start again from nothing."""
+    def readings(self) -> list[Reading]:
+        """Return the counts."""
         readings: dict[TrafficKey, Reading] = {}
         for (sender, receiver, (phase, round), kind), (sums, _) in self._counts.items():
             whole = Reading(sender=sender, receiver=receiver, phase=phase, kind=kind)
             counts = readings.setdefault(TrafficKey(sender, receiver, phase, kind), whole).counts
             counts.add(round=round, messages=sums[0], tensor_bytes=sums[1], protobuf_bytes=sums[2])
-        self._counts.clear()
         return list(readings.values())
+
+    def uncounted(self) -> list[Reading]:
+        """Return what was counted in attempts that did not count."""
+        return [added_up(*line, [sums]) for line, sums in self._uncounted.items() if any(sums)]
+
+    def close(self) -> list[Reading]:
+        """Hand out the counts and start again from nothing."""
+        readings = self.readings()
+        self._counts.clear()
+        self._uncounted.clear()
+        return readings
+
+    def state_dict(self, *more: tuple[str, str, Packed]) -> dict[str, Any]:
+        """Return the counts as plain values, as they will be once some messages are sent, by sender and receiver."""
+        counts = {key: list(sums) for key, (sums, _) in self._counts.items()}
+        for sender, receiver, packed in more:
+            if packed.kind is not None:
+                sums = counts.setdefault((sender, receiver, packed.phase or self._phase, packed.kind), [0, 0, 0])
+                sums[:] = sums[0] + 1, sums[1] + packed.tensor_bytes, sums[2] + len(packed.data)
+        return {
+            "phase": list(self._phase),
+            "counts": [
+                [sender, receiver, *phase, int(kind), *sums] for (sender, receiver, phase, kind), sums in counts.items()
+            ],
+            "uncounted": [
+                [sender, receiver, int(kind), *sums] for (sender, receiver, kind), sums in self._uncounted.items()
+            ],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go back to earlier counts; what has been counted since, did not count."""
+        earlier: dict[tuple[str, str, tuple[str, int], Kind], list[int]] = {
+            (sender, receiver, (phase, round), kind): sums
+            for sender, receiver, phase, round, kind, *sums in state["counts"]
+        }
+        for sender, receiver, kind, *sums in state["uncounted"]:
+            seen = self._uncounted.setdefault((sender, receiver, kind), [0, 0, 0])
+            seen[:] = map(max, seen, sums)  # this process may have seen more since, or may be new
+        for (sender, receiver, phase, kind), (sums, _) in self._counts.items():
+            before = earlier.get((sender, receiver, phase, kind), [0, 0, 0])
+            seen = self._uncounted.setdefault((sender, receiver, kind), [0, 0, 0])
+            seen[:] = [one + max(0, now - then) for one, now, then in zip(seen, sums, before, strict=True)]
+        name, round = state["phase"]
+        self._phase = (name, round)
+        self._counts = {
+            key: (list(sums), self._totals.sums_of(TrafficKey(key[0], key[1], key[2][0], key[3])))
+            for key, sums in earlier.items()
+        }
+
+    def start_again(self) -> None:
+        """Begin with empty books; what they had did not count."""
+        self.load_state_dict({"phase": ["join", 0], "counts": [], "uncounted": []})
+
+
+UNCOUNTED = "repeated"  # the phase under which books have what did not count
+
+
+def added_up(sender: str, receiver: str, kind: "Kind", sums: Iterable[Iterable[int]]) -> Reading:
+    """Return one line of what did not count."""
+    messages, tensor_bytes, protobuf_bytes = (sum(column) for column in zip(*sums, strict=True))
+    line = Reading(sender=sender, receiver=receiver, phase=UNCOUNTED, kind=kind)
+    line.counts.add(messages=messages, tensor_bytes=tensor_bytes, protobuf_bytes=protobuf_bytes)
+    return line
+
+
+class Book:
+    """Lines that grow: those about the same messages are added up."""
+
+    def __init__(self) -> None:
+        self._sums: dict[TrafficKey, dict[int, list[int]]] = {}
+
+    def add(self, readings: Iterable[Reading]) -> None:
+        """Add lines."""
+        for one in readings:
+            rounds = self._sums.setdefault(TrafficKey(one.sender, one.receiver, one.phase, one.kind), {})
+            for count in one.counts:
+                line = rounds.setdefault(count.round, [0, 0, 0])
+                line[:] = line[0] + count.messages, line[1] + count.tensor_bytes, line[2] + count.protobuf_bytes
+
+    def readings(self) -> list[Reading]:
+        """Return all lines."""
+        found = []
+        for key, rounds in self._sums.items():
+            whole = Reading(sender=key.sender, receiver=key.receiver, phase=key.phase, kind=key.kind)
+            for round, sums in rounds.items():
+                whole.counts.add(round=round, messages=sums[0], tensor_bytes=sums[1], protobuf_bytes=sums[2])
+            found.append(whole)
+        return found
+
+
+def as_uncounted(readings: Iterable[Reading]) -> list[Reading]:
+    """Return lines of phases that did not count, phases and rounds added up."""
+    sums: dict[tuple[str, str, Kind], list[tuple[int, int, int]]] = {}
+    for one in readings:
+        counts = [(count.messages, count.tensor_bytes, count.protobuf_bytes) for count in one.counts]
+        sums.setdefault((one.sender, one.receiver, one.kind), []).extend(counts)
+    return [added_up(*key, counts) for key, counts in sums.items() if counts]

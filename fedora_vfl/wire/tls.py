@@ -110,15 +110,42 @@ class Credentials:
         if left < EXPIRES_SOON:
             log.warning("the certificate of %s expires on %s: replace it", self.member, f"{self.expires:%Y-%m-%d}")
 
+    def renewed(self) -> "Credentials":
+        """Return what the folder holds now: a certificate may be replaced while its member works.
+
+        Files that do not fit, as when they are just being replaced, are left for the next time.
+        """
+        try:
+            now = Credentials.load(self.folder)
+            now.check(self.member)
+        except SettingsError as error:
+            log.warning("goes on with the certificate that it has: %s", error)
+            return self
+        return now
+
     def for_server(self) -> grpc.ServerCredentials:
-        """Return what a server shows; it asks every caller for a certificate of the same authority."""
-        return grpc.ssl_server_credentials(
-            [(self.key, self.chain)], root_certificates=self.authority, require_client_auth=True
-        )
+        """Return what a server shows; it asks every caller for a certificate of the same authority.
+
+        A certificate that was replaced since is shown to those who connect from then on.
+        """
+        shown = self
+
+        def renewed() -> grpc.ServerCertificateConfiguration | None:
+            nonlocal shown
+            before, shown = shown, shown.renewed()
+            return None if shown == before else shown._shown_by_server()
+
+        first = self._shown_by_server()
+        # None, where nothing has changed, is not in the type stubs.
+        return grpc.dynamic_ssl_server_credentials(first, renewed, require_client_authentication=True)  # type: ignore[arg-type]
+
+    def _shown_by_server(self) -> grpc.ServerCertificateConfiguration:
+        return grpc.ssl_server_certificate_configuration([(self.key, self.chain)], root_certificates=self.authority)
 
     def for_client(self) -> grpc.ChannelCredentials:
-        """Return what a client shows."""
-        return grpc.ssl_channel_credentials(self.authority, self.key, self.chain)
+        """Return what a client shows from now on; it is read anew for every connection."""
+        now = self.renewed()
+        return grpc.ssl_channel_credentials(now.authority, now.key, now.chain)
 
 
 def caller(context: "grpc.aio.ServicerContext[Any, Any]") -> Member | None:

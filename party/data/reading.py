@@ -1,5 +1,6 @@
 """A party's own file in, checked records out."""
 
+import hashlib
 from pathlib import Path
 
 from fedora_vfl.errors import DataError
@@ -26,6 +27,12 @@ def read(settings: DataSettings, *, with_labels: bool) -> Records:
     if records.features is None and not with_labels:
         raise DataError(f"{path}: holds no features; a passive party needs at least one column or array of them")
     return records
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file, by which it is known whether it has changed."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check_file(path: Path) -> None:

@@ -167,6 +167,10 @@ class PrimalDescent(Rule):
 
     _stepped = False
 
+    def go_on(self) -> None:
+        """Remember that steps were taken."""
+        self._stepped = True
+
     def step(self) -> None:
         """Take one substep and clear the gradients for the next batch."""
         settings = self.update.primal_descent

@@ -58,6 +58,9 @@ class Rule(ABC):
         """What this rule remembers."""
         return self.memory.of(self._name)
 
+    def go_on(self) -> None:  # noqa: B027 (most rules remember all in their memory and in gradients)
+        """Take the place of the same rule in an earlier process, which has taken steps of the phase."""
+
     @abstractmethod
     def step(self) -> None:
         """Act after one batch's gradients have been added to `parameter.grad`."""

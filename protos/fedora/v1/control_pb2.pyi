@@ -11,7 +11,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromParty(_message.Message):
-    __slots__ = ("hello", "ready", "report", "progress", "saved", "readings", "failure", "idle", "accepted", "dropped", "restarted", "rolled_back", "assessment", "statement")
+    __slots__ = ("hello", "ready", "report", "progress", "saved", "readings", "failure", "idle", "accepted", "dropped", "restarted", "rolled_back", "assessment", "statement", "halted", "resumed", "committed", "attempt", "commit_seconds")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +26,11 @@ class FromParty(_message.Message):
     ROLLED_BACK_FIELD_NUMBER: _ClassVar[int]
     ASSESSMENT_FIELD_NUMBER: _ClassVar[int]
     STATEMENT_FIELD_NUMBER: _ClassVar[int]
+    HALTED_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     ready: Ready
     report: _phase_pb2.Report
@@ -40,10 +45,15 @@ class FromParty(_message.Message):
     rolled_back: RolledBack
     assessment: Assessment
     statement: Statement
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., report: _Optional[_Union[_phase_pb2.Report, _Mapping]] = ..., progress: _Optional[_Union[_phase_pb2.Progress, _Mapping]] = ..., saved: _Optional[_Union[Saved, _Mapping]] = ..., readings: _Optional[_Union[Readings, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., idle: _Optional[_Union[Idle, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., dropped: _Optional[_Union[Dropped, _Mapping]] = ..., restarted: _Optional[_Union[Restarted, _Mapping]] = ..., rolled_back: _Optional[_Union[RolledBack, _Mapping]] = ..., assessment: _Optional[_Union[Assessment, _Mapping]] = ..., statement: _Optional[_Union[Statement, _Mapping]] = ...) -> None: ...
+    halted: Halted
+    resumed: Resumed
+    committed: Committed
+    attempt: int
+    commit_seconds: float
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., report: _Optional[_Union[_phase_pb2.Report, _Mapping]] = ..., progress: _Optional[_Union[_phase_pb2.Progress, _Mapping]] = ..., saved: _Optional[_Union[Saved, _Mapping]] = ..., readings: _Optional[_Union[Readings, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., idle: _Optional[_Union[Idle, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., dropped: _Optional[_Union[Dropped, _Mapping]] = ..., restarted: _Optional[_Union[Restarted, _Mapping]] = ..., rolled_back: _Optional[_Union[RolledBack, _Mapping]] = ..., assessment: _Optional[_Union[Assessment, _Mapping]] = ..., statement: _Optional[_Union[Statement, _Mapping]] = ..., halted: _Optional[_Union[Halted, _Mapping]] = ..., resumed: _Optional[_Union[Resumed, _Mapping]] = ..., committed: _Optional[_Union[Committed, _Mapping]] = ..., attempt: _Optional[int] = ..., commit_seconds: _Optional[float] = ...) -> None: ...
 
 class FromCoordinator(_message.Message):
-    __slots__ = ("welcome", "setup", "phase", "save", "collect", "dismiss", "failure", "request", "drop", "restart", "rollback", "assess", "attest")
+    __slots__ = ("welcome", "setup", "phase", "save", "collect", "dismiss", "failure", "request", "drop", "restart", "rollback", "assess", "attest", "halt", "resume", "commit_only", "number", "attempt", "commit", "confirmed")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     SETUP_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -57,6 +67,13 @@ class FromCoordinator(_message.Message):
     ROLLBACK_FIELD_NUMBER: _ClassVar[int]
     ASSESS_FIELD_NUMBER: _ClassVar[int]
     ATTEST_FIELD_NUMBER: _ClassVar[int]
+    HALT_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_ONLY_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    CONFIRMED_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     setup: Setup
     phase: _phase_pb2.Phase
@@ -70,23 +87,66 @@ class FromCoordinator(_message.Message):
     rollback: Rollback
     assess: Assess
     attest: Attest
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., setup: _Optional[_Union[Setup, _Mapping]] = ..., phase: _Optional[_Union[_phase_pb2.Phase, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., collect: _Optional[_Union[Collect, _Mapping]] = ..., dismiss: _Optional[_Union[Dismiss, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., request: _Optional[_Union[Request, _Mapping]] = ..., drop: _Optional[_Union[Drop, _Mapping]] = ..., restart: _Optional[_Union[Restart, _Mapping]] = ..., rollback: _Optional[_Union[Rollback, _Mapping]] = ..., assess: _Optional[_Union[Assess, _Mapping]] = ..., attest: _Optional[_Union[Attest, _Mapping]] = ...) -> None: ...
+    halt: Halt
+    resume: Resume
+    commit_only: Commit
+    number: int
+    attempt: int
+    commit: bool
+    confirmed: int
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., setup: _Optional[_Union[Setup, _Mapping]] = ..., phase: _Optional[_Union[_phase_pb2.Phase, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., collect: _Optional[_Union[Collect, _Mapping]] = ..., dismiss: _Optional[_Union[Dismiss, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., request: _Optional[_Union[Request, _Mapping]] = ..., drop: _Optional[_Union[Drop, _Mapping]] = ..., restart: _Optional[_Union[Restart, _Mapping]] = ..., rollback: _Optional[_Union[Rollback, _Mapping]] = ..., assess: _Optional[_Union[Assess, _Mapping]] = ..., attest: _Optional[_Union[Attest, _Mapping]] = ..., halt: _Optional[_Union[Halt, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., commit_only: _Optional[_Union[Commit, _Mapping]] = ..., number: _Optional[int] = ..., attempt: _Optional[int] = ..., commit: _Optional[bool] = ..., confirmed: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol", "party", "version")
+    __slots__ = ("protocol", "party", "version", "jobs")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     PARTY_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     party: str
     version: str
-    def __init__(self, protocol: _Optional[int] = ..., party: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
+    jobs: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, protocol: _Optional[int] = ..., party: _Optional[str] = ..., version: _Optional[str] = ..., jobs: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("version",)
+    __slots__ = ("version", "jobs")
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
     version: str
-    def __init__(self, version: _Optional[str] = ...) -> None: ...
+    jobs: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, version: _Optional[str] = ..., jobs: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Halt(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    def __init__(self, job: _Optional[str] = ...) -> None: ...
+
+class Halted(_message.Message):
+    __slots__ = ("commits",)
+    COMMITS_FIELD_NUMBER: _ClassVar[int]
+    commits: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, commits: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Resume(_message.Message):
+    __slots__ = ("setup", "commit")
+    SETUP_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    setup: Setup
+    commit: int
+    def __init__(self, setup: _Optional[_Union[Setup, _Mapping]] = ..., commit: _Optional[int] = ...) -> None: ...
+
+class Resumed(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Commit(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Committed(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class Setup(_message.Message):
     __slots__ = ("job", "seed", "passive", "model", "encoding", "load", "alignment", "allow_remembering", "matching", "submitted_by", "take_up_pending", "saves", "links")
@@ -356,12 +416,14 @@ class Collect(_message.Message):
     def __init__(self) -> None: ...
 
 class Readings(_message.Message):
-    __slots__ = ("readings", "privacy")
+    __slots__ = ("readings", "privacy", "uncounted")
     READINGS_FIELD_NUMBER: _ClassVar[int]
     PRIVACY_FIELD_NUMBER: _ClassVar[int]
+    UNCOUNTED_FIELD_NUMBER: _ClassVar[int]
     readings: _containers.RepeatedCompositeFieldContainer[_meter_pb2.Reading]
     privacy: Privacy
-    def __init__(self, readings: _Optional[_Iterable[_Union[_meter_pb2.Reading, _Mapping]]] = ..., privacy: _Optional[_Union[Privacy, _Mapping]] = ...) -> None: ...
+    uncounted: _containers.RepeatedCompositeFieldContainer[_meter_pb2.Reading]
+    def __init__(self, readings: _Optional[_Iterable[_Union[_meter_pb2.Reading, _Mapping]]] = ..., privacy: _Optional[_Union[Privacy, _Mapping]] = ..., uncounted: _Optional[_Iterable[_Union[_meter_pb2.Reading, _Mapping]]] = ...) -> None: ...
 
 class Privacy(_message.Message):
     __slots__ = ("delta", "releases", "epsilon", "rows_sent", "epsilon_whole", "repeatable")
@@ -380,10 +442,12 @@ class Privacy(_message.Message):
     def __init__(self, delta: _Optional[float] = ..., releases: _Optional[int] = ..., epsilon: _Optional[float] = ..., rows_sent: _Optional[int] = ..., epsilon_whole: _Optional[float] = ..., repeatable: _Optional[bool] = ...) -> None: ...
 
 class Dismiss(_message.Message):
-    __slots__ = ("reason",)
+    __slots__ = ("reason", "job")
     REASON_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
     reason: str
-    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+    job: str
+    def __init__(self, reason: _Optional[str] = ..., job: _Optional[str] = ...) -> None: ...
 
 class Idle(_message.Message):
     __slots__ = ()

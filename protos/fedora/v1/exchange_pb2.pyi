@@ -58,14 +58,16 @@ class Piece(_message.Message):
     def __init__(self, of: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class Greeting(_message.Message):
-    __slots__ = ("protocol", "party", "job")
+    __slots__ = ("protocol", "party", "job", "attempt")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     PARTY_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     party: str
     job: str
-    def __init__(self, protocol: _Optional[int] = ..., party: _Optional[str] = ..., job: _Optional[str] = ...) -> None: ...
+    attempt: int
+    def __init__(self, protocol: _Optional[int] = ..., party: _Optional[str] = ..., job: _Optional[str] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class Offer(_message.Message):
     __slots__ = ("ids",)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eprotos/fedora/v1/failure.proto\x12\tfedora.v1\"\x91\x02\n\x07\x46\x61ilure\x12%\n\x04kind\x18\x01 \x01(\x0e\x32\x17.fedora.v1.Failure.Kind\x12\x0f\n\x07\x63ulprit\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\r\n\x05other\x18\x04 \x01(\t\"\xae\x01\n\x04Kind\x12\x0f\n\x0bUNSPECIFIED\x10\x00\x12\x0c\n\x08SETTINGS\x10\x01\x12\x08\n\x04\x44\x41TA\x10\x02\x12\x0c\n\x08PROTOCOL\x10\x03\x12\n\n\x06SILENT\x10\x04\x12\x08\n\x04LOST\x10\x05\x12\n\n\x06LEDGER\x10\x06\x12\x0b\n\x07\x41\x42ORTED\x10\x07\x12\x0c\n\x08INTERNAL\x10\x08\x12\x0f\n\x0b\x43\x45RTIFICATE\x10\n\x12\x08\n\x04LEFT\x10\x0b\x12\x0c\n\x08\x44IVERGED\x10\x0c\x12\t\n\x05TAKEN\x10\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eprotos/fedora/v1/failure.proto\x12\tfedora.v1\"\x9e\x02\n\x07\x46\x61ilure\x12%\n\x04kind\x18\x01 \x01(\x0e\x32\x17.fedora.v1.Failure.Kind\x12\x0f\n\x07\x63ulprit\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\r\n\x05other\x18\x04 \x01(\t\"\xbb\x01\n\x04Kind\x12\x0f\n\x0bUNSPECIFIED\x10\x00\x12\x0c\n\x08SETTINGS\x10\x01\x12\x08\n\x04\x44\x41TA\x10\x02\x12\x0c\n\x08PROTOCOL\x10\x03\x12\n\n\x06SILENT\x10\x04\x12\x08\n\x04LOST\x10\x05\x12\n\n\x06LEDGER\x10\x06\x12\x0b\n\x07\x41\x42ORTED\x10\x07\x12\x0c\n\x08INTERNAL\x10\x08\x12\x0f\n\x0b\x43\x45RTIFICATE\x10\n\x12\x08\n\x04LEFT\x10\x0b\x12\x0c\n\x08\x44IVERGED\x10\x0c\x12\x0b\n\x07STORAGE\x10\r\x12\t\n\x05TAKEN\x10\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,7 +32,7 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.fedora.v1.failure_pb
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_FAILURE']._serialized_start=46
-  _globals['_FAILURE']._serialized_end=319
+  _globals['_FAILURE']._serialized_end=332
   _globals['_FAILURE_KIND']._serialized_start=145
-  _globals['_FAILURE_KIND']._serialized_end=319
+  _globals['_FAILURE_KIND']._serialized_end=332
 # @@protoc_insertion_point(module_scope)

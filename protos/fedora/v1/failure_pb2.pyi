@@ -21,6 +21,7 @@ class Failure(_message.Message):
         CERTIFICATE: _ClassVar[Failure.Kind]
         LEFT: _ClassVar[Failure.Kind]
         DIVERGED: _ClassVar[Failure.Kind]
+        STORAGE: _ClassVar[Failure.Kind]
         TAKEN: _ClassVar[Failure.Kind]
     UNSPECIFIED: Failure.Kind
     SETTINGS: Failure.Kind
@@ -34,6 +35,7 @@ class Failure(_message.Message):
     CERTIFICATE: Failure.Kind
     LEFT: Failure.Kind
     DIVERGED: Failure.Kind
+    STORAGE: Failure.Kind
     TAKEN: Failure.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     CULPRIT_FIELD_NUMBER: _ClassVar[int]
