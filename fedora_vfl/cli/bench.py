@@ -377,6 +377,62 @@ def standing(
 
 
 @app.command()
+def faults(
+    seed: Annotated[int, typer.Option(help="What all faults follow from.")] = 0,
+    count: Annotated[int, typer.Option(min=1, help="How many jobs, with one to three faults each.")] = 20,
+    out: Annotated[Path, typer.Option(help="Folder for faults.md.")] = Path("runs/faults"),
+    only: Annotated[list[str] | None, typer.Option(help="A job of the harness, by name; repeatable.")] = None,
+    loopback: Annotated[
+        bool, typer.Option("--loopback", help="Without hosts: no line is cut or slowed; needs no root.")
+    ] = False,
+) -> None:
+    """Kill, stop, cut off and damage members of real clusters while jobs run; see that nothing is lost.
+
+    Faults are drawn from the seed: kill -9 at a random instant and at named points of the protocol, of one member,
+    several or all; SIGSTOP; full disks, torn and flipped commits; as root on Linux, where every member gets a host of
+    its own (a network namespace), cut and slow lines. What each job leaves is compared to the bit with what it leaves
+    undisturbed. Exit code 1 if anything differs.
+
+    \b
+        fedora bench faults --seed 7 --count 1000
+        fedora bench faults --only forgetting --loopback
+    """
+    from fedora_vfl.bench.faults.report import HEADER, check_nothing_lost, page, rows
+    from fedora_vfl.bench.faults.scenarios import SCENARIOS
+    from fedora_vfl.bench.faults.trials import run_series
+    from fedora_vfl.bench.hosts.network import why_not
+    from fedora_vfl.process.lifecycle import run_until_done
+    from fedora_vfl.storage import write_atomically
+
+    console = Console(highlight=False, markup=False)
+
+    async def work() -> None:
+        for name in only or []:
+            if name not in SCENARIOS:
+                raise SettingsError(f"--only: there is no job {name!r}; allowed: {', '.join(SCENARIOS)}")
+        missing = None if loopback else why_not()
+        if missing:
+            console.print(f"note: no line is cut or slowed: {missing}")
+        hosts = not loopback and missing is None
+        chosen = tuple(only or SCENARIOS)
+
+        def told(line: str) -> None:
+            console.print(line, soft_wrap=True)
+
+        series = await run_series(seed, count, hosts=hosts, scenarios=chosen, told=told)
+        write_atomically(out / "faults.md", page(series, hosts=hosts))
+        table = Table(*HEADER, title=f"Seed {seed}, {count} jobs", title_justify="left")
+        for row in rows(series):
+            table.add_row(*row)
+        console.print(table)
+        console.print(f"Written to {out}: faults.md", soft_wrap=True)
+        check_nothing_lost(series)
+
+    if code := run_until_done(work()):
+        sys.exit(code)
+
+
+@app.command()
 def commits(
     repeats: Annotated[int, typer.Option(min=1, help="Runs with commits, and as many without.")] = 3,
     seed: Annotated[int, typer.Option(help="Of the job.")] = 0,

@@ -1,0 +1,126 @@
+"""Which faults befall whom, and when: all of it follows from a seed."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fedora_vfl.wire.protocol import COORDINATOR
+
+MOST_FAULTS = 3  # in one trial
+
+
+class Kind(StrEnum):
+    """What goes wrong."""
+
+    KILL_AT_POINT = "kill -9 at a named point"
+    KILL = "kill -9 at a random instant"
+    KILL_SEVERAL = "kill -9 of several members at once"
+    KILL_ALL = "kill -9 of all members at once"
+    STOP = "SIGSTOP, later SIGCONT"
+    FULL = "full disk"
+    TORN = "torn write of the last commit"
+    FLIPPED = "flipped byte in the last commit"
+    CUT = "cut line"
+    SLOW = "slow line"
+
+
+LINES = (Kind.CUT, Kind.SLOW)  # they take hosts, in network namespaces
+OF_COMMITS = (Kind.TORN, Kind.FLIPPED)
+# A named point is the sharpest of them all, and there are many.
+WEIGHTS = {Kind.KILL_AT_POINT: 4}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that goes wrong."""
+
+    kind: Kind
+    members: tuple[str, ...]
+    after: float = 0.0  # of a random instant: the share of the undisturbed job that has passed
+    point: str = ""  # of a named point
+    nth: int = 1  # of the instants of that name
+    lasts: float = 0.0  # seconds
+    pause: float = 0.0  # seconds until a member that was killed is started again
+
+    def told(self) -> str:
+        """Say it in a line."""
+        where = f" at {self.point} ({self.nth})" if self.point else f" after {self.after:.0%}"
+        lasting = f" for {self.lasts:.1f} s" if self.lasts else ""
+        return f"{self.kind} of {', '.join(self.members)}{where}{lasting}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One job and what befalls it."""
+
+    number: int
+    scenario: str
+    faults: tuple[Fault, ...]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a scenario's undisturbed run has shown: how often every member passes every named point."""
+
+    points: Mapping[str, Mapping[str, int]]  # by member, by point
+
+    @property
+    def members(self) -> list[str]:
+        """All members, the coordinator first."""
+        return list(self.points)
+
+    @property
+    def parties(self) -> list[str]:
+        """All members that hold commits."""
+        return [name for name in self.points if name != COORDINATOR]
+
+
+def scenario_of(seed: int, number: int, scenarios: Sequence[str]) -> str:
+    """Return which job a trial is about: each in its turn, so that few trials see many."""
+    return scenarios[(seed + number) % len(scenarios)]
+
+
+def draw(seed: int, number: int, scenario: str, ground: Ground, *, hosts: bool, silence: float) -> Trial:
+    """Return what befalls a job; the same seed and number give the same.
+
+    Args:
+        seed: Of the whole series.
+        number: Of the trial.
+        scenario: Which job it is.
+        ground: What the job's undisturbed run has shown.
+        hosts: Whether lines can be cut and slowed.
+        silence: After how many seconds a silent member is taken for lost.
+    """
+    dice = random.Random(f"{seed}/{number}/{scenario}")
+    kinds = [kind for kind in Kind if hosts or kind not in LINES]
+    weights = [WEIGHTS.get(kind, 1) for kind in kinds]
+    count = dice.choices(range(1, MOST_FAULTS + 1), [4, 2, 1])[0]
+    chosen = dice.choices(kinds, weights, k=count)
+    return Trial(number, scenario, tuple(_fault(dice, kind, ground, silence) for kind in chosen))
+
+
+def _fault(dice: random.Random, kind: Kind, ground: Ground, silence: float) -> Fault:
+    after, pause = dice.random(), dice.choice([0.0, 0.0, dice.uniform(0.0, 2.0)])
+    one = (dice.choice(ground.members),)
+    match kind:
+        case Kind.KILL_AT_POINT:
+            point = dice.choice(sorted(ground.points[one[0]]))
+            nth = dice.randint(1, ground.points[one[0]][point])
+            return Fault(kind, one, point=point, nth=nth, pause=pause)
+        case Kind.KILL_SEVERAL:
+            several = dice.sample(ground.members, dice.randint(2, len(ground.members) - 1))
+            return Fault(kind, tuple(several), after, pause=pause)
+        case Kind.KILL_ALL:
+            order = dice.sample(ground.members, len(ground.members))
+            return Fault(kind, tuple(order), after, pause=pause)
+        case Kind.FULL:
+            return Fault(kind, (dice.choice(ground.parties),), after, lasts=dice.uniform(0.2, 3.0))
+        case Kind.TORN | Kind.FLIPPED:
+            return Fault(kind, (dice.choice(ground.parties),), after, pause=pause)
+        case Kind.STOP | Kind.CUT:
+            return Fault(kind, one, after, lasts=dice.uniform(0.3, 2 * silence))
+        case Kind.SLOW:
+            return Fault(kind, one, after, lasts=dice.uniform(0.5, 2 * silence))
+        case _:
+            return Fault(kind, one, after, pause=pause)

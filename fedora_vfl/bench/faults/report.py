@@ -1,0 +1,61 @@
+"""What a series of trials has shown: faults by kind, what was lost, how long jobs took to go on."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from fedora_vfl.bench.faults.plan import Kind
+from fedora_vfl.bench.faults.trials import Series, Verdict, told_of
+from fedora_vfl.errors import FedoraError
+
+
+class LostError(FedoraError):
+    """A job did not leave what it should have left."""
+
+
+HEADER = ("fault", "came to pass", "trials with a loss", "seconds to go on, median", "longest")
+
+
+def rows(series: Series) -> list[tuple[str, ...]]:
+    """Return a line of the table for each kind of fault that came to pass, and one for all."""
+    kinds = {kind: [kind] for kind in Kind}
+    lines = [_row(kind, series.verdicts, chosen) for kind, chosen in kinds.items()]
+    return [line for line in lines if line[1] != "0"] + [_row("all", series.verdicts, list(Kind))]
+
+
+def _row(name: str, verdicts: Sequence[Verdict], kinds: Sequence[Kind]) -> tuple[str, ...]:
+    struck = [(one, seconds) for one in verdicts for fault, seconds in one.struck if fault.kind in kinds]
+    waits = [seconds for _, seconds in struck if seconds is not None]
+    lost = {one.trial.number for one, _ in struck if one.lost}
+    return (
+        name,
+        str(len(struck)),
+        str(len(lost)),
+        f"{median(waits):.1f}" if waits else "–",
+        f"{max(waits):.1f}" if waits else "–",
+    )
+
+
+def page(series: Series, *, hosts: bool) -> str:
+    """Return the report as Markdown."""
+    where = "every member on a host of its own" if hosts else "all members on one machine"
+    lines = [
+        "# Faults",
+        "",
+        f"Seed {series.seed}, {len(series.verdicts)} jobs, {where}. After each job models, figures, certificate and "
+        "ledger were compared with those of the same job left in peace.",
+        "",
+        f"| {' | '.join(HEADER)} |",
+        f"|{'---|' * len(HEADER)}",
+        *(f"| {' | '.join(row)} |" for row in rows(series)),
+        "",
+        f"Lost: {f'{len(series.lost)} jobs' if series.lost else 'nothing'}.",
+        "",
+        *(f"- {told_of(one)}" for one in series.lost),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def check_nothing_lost(series: Series) -> None:
+    """Refuse a series in which a job left something else than in peace."""
+    if series.lost:
+        raise LostError(f"{len(series.lost)} of {len(series.verdicts)} jobs did not leave what they should have left")

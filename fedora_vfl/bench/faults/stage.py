@@ -1,0 +1,162 @@
+"""A cluster that faults can befall: its members are started again when they end, and its lines can be cut."""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from coordinator.job import Job
+from fedora_vfl.bench.comms.stage import write_table
+from fedora_vfl.bench.faults.scenarios import PARTIES, ROWS
+from fedora_vfl.bench.faults.striking import Orders, plugin
+from fedora_vfl.bench.hosts.network import HostLine, Network
+from fedora_vfl.bench.hosts.placement import move, starters
+from fedora_vfl.cluster.local import LocalCluster
+from fedora_vfl.cluster.preparation import prepare
+from fedora_vfl.errors import SettingsError
+from fedora_vfl.settings.federation import Deadlines, Federation
+from fedora_vfl.settings.files import check
+from fedora_vfl.wire.protocol import COORDINATOR
+
+# A loss is noticed sooner, and commits are made more often, than with the defaults: more happens in less time.
+DEADLINES = Deadlines(join=60, setup=60, step=15, silence=3, absence=300, commit_every=0.2)
+
+LOOK_SECONDS = 0.02
+
+
+class Stage:
+    """The processes of one scenario, their orders and their lines."""
+
+    def __init__(
+        self,
+        folder: Path,
+        cluster: LocalCluster,
+        federation: Federation,
+        network: Network | None,
+        content: dict[str, Any],
+    ) -> None:
+        self.folder, self.run, self.content = folder, folder / "run", content
+        self._cluster, self._federation, self.network = cluster, federation, network
+        self.orders = {name: Orders(folder / "orders", name) for name in self.members}
+        self.pauses: dict[str, float] = {}  # seconds until a member that ended is started again
+        self.held_down: set[str] = set()  # who is not started again for now
+        self.restarts: Counter[str] = Counter()
+        self.last_words: list[str] = []
+        self.hopeless = asyncio.Event()  # a member cannot be started
+
+    @property
+    def members(self) -> list[str]:
+        """All members, the coordinator first."""
+        return [COORDINATOR, *self._federation.parties]
+
+    def signal(self, members: Iterable[str], number: signal.Signals) -> None:
+        """Send members a signal, one right after the other."""
+        for name in members:
+            process = self._cluster.processes[name]
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, number)
+
+    async def ended(self, member: str) -> None:
+        """Wait until a member's process is gone."""
+        await self._cluster.processes[member].wait()
+
+    async def supervise(self) -> None:
+        """Start every member again that ends, as a supervisor of services would."""
+        async with asyncio.TaskGroup() as group:
+            for name in self.members:
+                group.create_task(self._keep_up(name))
+
+    async def _keep_up(self, name: str) -> None:
+        while True:
+            code = await self._cluster.processes[name].wait()
+            if code != -signal.SIGKILL:
+                lines = self._cluster.log_path(name).read_text(errors="replace").splitlines()
+                self.last_words.append(f"{name} ended with {code}: {lines[-1] if lines else ''}")
+            if code == SettingsError.exit_code:  # it would end like this for ever
+                self.hopeless.set()
+                return
+            await asyncio.sleep(self.pauses.pop(name, 0.0))
+            await until(lambda: name not in self.held_down)
+            self.restarts[name] += 1
+            await self._cluster.start(name)
+            await asyncio.sleep(random.uniform(0.0, 0.1))
+
+    async def user(self, results: Path, patience: float) -> asyncio.subprocess.Process:
+        """Submit the scenario's job, as a user would on the coordinator's machine."""
+        address = self._federation.coordinator.address
+        words = [sys.executable, "-m", "fedora_vfl.bench.faults.user", address, str(results), str(patience)]
+        started = self.network.command(COORDINATOR, *words) if self.network else words
+        process = await asyncio.create_subprocess_exec(
+            *started,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert process.stdin
+        process.stdin.write(yaml.safe_dump(self.content).encode())
+        process.stdin.close()
+        return process
+
+    def commits(self, member: str) -> list[Path]:
+        """Return the files of a party's commits, the newest last."""
+        found = (self.run / "keys" / member / "commits").rglob("*.safetensors")
+        return sorted(found, key=lambda path: path.name)
+
+    def left_over(self) -> list[str]:
+        """Return what should have gone with the job."""
+        found = [path for path in self.run.rglob("*") if path.is_file()]
+        unfinished = [path for path in found if path.name.endswith(".unfinished")]
+        commits = [path for path in found if "commits" in path.parts]
+        return [str(path.relative_to(self.run)) for path in (*unfinished, *commits)]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that nobody tells of."""
+    while True:
+        if condition():
+            return
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def opened(folder: Path, content: dict[str, Any], *, hosts: bool) -> AsyncIterator[Stage]:
+    """Start the cluster of a scenario in a folder; all of its processes end with it."""
+    (folder / "orders").mkdir(parents=True)
+    write_table(folder / "table.parquet", parties=PARTIES, rows=ROWS)
+    data = {"source": "parquet", "path": str(folder / "table.parquet"), "id": "id", "parties": PARTIES}
+    prepared = check({**content, "data": {**data, "format": "parquet"}}, Job, origin="faults")
+    run = folder / "run"
+    # The same rows are forgotten in every trial.
+    federation = prepare(
+        prepared, origin=folder / "job.yaml", out=run, threads=1, deadlines=DEADLINES, drops="for-the-job"
+    )
+    job = {name: section for name, section in content.items() if name != "privacy"}
+    with contextlib.ExitStack() as stack:
+        network = None
+        if hosts:
+            lines = dict.fromkeys((COORDINATOR, *federation.parties), HostLine())
+            network = stack.enter_context(Network(lines))
+            federation = move(run, federation, network, plaintext=True)
+        programs = {
+            name: ["coordinator" if name == COORDINATOR else "party", "--plugin", str(plugin(folder / "orders", name))]
+            for name in (COORDINATOR, *federation.parties)
+        }
+        where = starters(federation, network) if network else None
+        async with LocalCluster(run, federation, programs=programs, hosts=where) as cluster:
+            stage = Stage(folder, cluster, federation, network, job)
+            keeping_up = asyncio.create_task(stage.supervise())
+            try:
+                yield stage
+            finally:
+                keeping_up.cancel()
+                await asyncio.gather(keeping_up, return_exceptions=True)
+                stage.signal(stage.members, signal.SIGCONT)

@@ -1,0 +1,100 @@
+"""The fault harness: its draws follow from a seed, it notices what it should, and a few of its trials go well."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from fedora_vfl import fault_points
+from fedora_vfl.bench.faults.comparing import Left, differences
+from fedora_vfl.bench.faults.plan import LINES, Fault, Ground, Kind, Trial, draw, scenario_of
+from fedora_vfl.bench.faults.report import LostError, check_nothing_lost, page, rows
+from fedora_vfl.bench.faults.scenarios import SCENARIOS
+from fedora_vfl.bench.faults.striking import COUNT, FULL, KILL, Order, Orders, Striker
+from fedora_vfl.bench.faults.trials import Series, Verdict, damage, run_series
+from tests.conftest import as_job
+
+GROUND = Ground({name: {"commit.before": 4, "party.send": 9} for name in ("coordinator", "passive-1", "active")})
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_job_of_the_harness_is_one(name: str) -> None:
+    assert as_job(SCENARIOS[name]).train.overwrite
+
+
+def test_faults_follow_from_the_seed() -> None:
+    def series(seed: int) -> list[Trial]:
+        return [draw(seed, number, "training", GROUND, hosts=True, silence=3) for number in range(300)]
+
+    assert series(1) == series(1) != series(2)
+    faults = [fault for trial in series(1) for fault in trial.faults]
+    assert {fault.kind for fault in faults} == set(Kind)
+    points = [fault for fault in faults if fault.kind == Kind.KILL_AT_POINT]
+    assert all(fault.nth <= GROUND.points[fault.members[0]][fault.point] for fault in points)
+    kept = {fault.kind for n in range(300) for fault in draw(1, n, "a", GROUND, hosts=False, silence=3).faults}
+    assert kept == set(Kind) - set(LINES)
+    assert {scenario_of(5, number, list(SCENARIOS)) for number in range(len(SCENARIOS))} == set(SCENARIOS)
+
+
+def test_a_member_counts_its_instants_and_finds_its_disk_full(tmp_path: Path) -> None:
+    orders = Orders(tmp_path, "active")
+    strike = Striker(orders)
+    strike("commit.before")
+    assert not orders.log()
+    orders.give(Order(COUNT))
+    for name in ("commit.before", "commit.after", "commit.before"):
+        strike(name)
+    assert orders.log() == ["commit.before", "commit.after", "commit.before"]
+    orders.give(Order(FULL, until=2e12))
+    strike("commit.before")
+    with pytest.raises(OSError, match="No space left"):
+        strike("file.before-write")
+    orders.give(Order(KILL, "never"))
+    strike("file.before-write")
+    orders.take_back()
+    strike("file.before-write")
+    assert fault_points.strike is None, "nobody strikes unless told"
+
+
+def test_what_is_not_as_in_peace_is_found(tmp_path: Path) -> None:
+    peace = Left({"a/m": "0"}, {"original": {"loss": 1.0}, "rounds": [1, 2]}, None, {("a--b", "train"): 5})
+    assert not list(differences(peace, peace))
+    other = Left({"a/m": "1"}, {"original": {"loss": 1.1}, "rounds": [1]}, {}, {("a--b", "train"): 6})
+    assert list(differences(peace, other)) == [
+        "model a/m",
+        "result: original.loss",
+        "result: rounds",
+        "certificate: ",
+        "ledger: a--b train",
+    ]
+    path = tmp_path / "commit"
+    for torn in (True, False):
+        path.write_bytes(whole := json.dumps(list(range(1000))).encode())
+        damage(path, torn=torn)
+        assert path.read_bytes() != whole and (len(path.read_bytes()) < len(whole)) == torn
+
+
+def test_a_report_counts_what_came_to_pass_and_names_what_was_lost() -> None:
+    killed, stopped = Fault(Kind.KILL, ("active",), 0.5), Fault(Kind.STOP, ("passive-1",), 0.1, lasts=2.0)
+    well = Verdict(Trial(0, "training", (killed, stopped)), (), ((killed, 1.5), (stopped, 3.0)), 9.0, 1)
+    ill = Verdict(Trial(1, "training", (killed,)), ("model active/original.safetensors",), ((killed, None),), 9.0, 1)
+    series = Series(7, [well])
+    check_nothing_lost(series)
+    assert "Lost: nothing." in page(series, hosts=False)
+    series.verdicts.append(ill)
+    assert rows(series) == [
+        (Kind.KILL, "2", "1", "1.5", "1.5"),
+        (Kind.STOP, "1", "0", "3.0", "3.0"),
+        ("all", "3", "1", "2.2", "3.0"),
+    ]
+    assert "LOST: model active/original.safetensors" in page(series, hosts=False)
+    with pytest.raises(LostError, match="1 of 2 jobs"):
+        check_nothing_lost(series)
+
+
+def test_a_few_faults_lose_nothing() -> None:
+    """Many more: fedora bench faults --count 1000."""
+    series = asyncio.run(run_series(3, 3, hosts=False, scenarios=["scalar"]))
+    assert len(series.verdicts) == 3
+    check_nothing_lost(series)
