@@ -137,6 +137,8 @@ class JobRunner:
             remaining=accepted.remaining,
             seed=derive(job.seed, "unlearn"),
             passive=tuple(self._federation.passive),
+            validation=self._engine.rows[Samples.VALIDATION],
+            test=self._engine.rows[Samples.TEST],
         )
         for settings in (job.unlearn, *job.compare):
             METHODS.get(settings.method).run(task, settings).close()  # refuses what it cannot do

@@ -9,7 +9,9 @@ from fedora_vfl.errors import PartyError
 from fedora_vfl.sampling.parts import lowest, rank
 from fedora_vfl.sampling.rows import rows_drawn
 from fedora_vfl.sampling.seeds import derive
-from protos.fedora.v1.phase_pb2 import Part, Phase, Plan, Samples
+from protos.fedora.v1.phase_pb2 import Joint, Part, Phase, Plan, Samples
+
+PARTS = ("forget", "remaining", "held-out")  # of a round's rows, in this order
 
 
 @dataclass(frozen=True)
@@ -77,3 +79,36 @@ def draw(sets: SampleSets, over: Samples, plan: Plan, ids: Sequence[str] = ()) -
         order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(derive(plan.seed, "batches")))
         rows = rows[order[: rows_drawn(over.share, len(rows))]]
     return list(torch.split(rows, plan.batch_size))
+
+
+def draw_joint(sets: SampleSets, joint: Joint, seed: int) -> list[torch.Tensor]:
+    """Draw the rows of every round of a joint phase, anew in each: of D_u, of D_r, then held-out ones."""
+    if joint.held_out and joint.held_out_set not in (Samples.VALIDATION, Samples.TEST):
+        raise PartyError("coordinator", "asked for held-out rows of a set that is not held out")
+    wanted = (
+        (Samples.FORGET, joint.forget),
+        (Samples.REMAINING, joint.remaining),
+        (joint.held_out_set, joint.held_out),
+    )
+    for which, count in wanted:
+        if count > len(sets.rows.get(which, ())):
+            raise PartyError(
+                "coordinator", f"asked for {count} rows of a set that has fewer, in every round of a phase"
+            )
+    return [
+        torch.cat([_some(sets.rows[which], count, derive(seed, which, k)) for which, count in wanted if count])
+        for k in range(joint.rounds)
+    ]
+
+
+def _some(rows: torch.Tensor, count: int, seed: int) -> torch.Tensor:
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
+    return rows[order[:count]]
+
+
+def parts_of(rows: torch.Tensor, joint: Joint) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Cut what is about the rows of a round into what is about D_u, D_r and held-out rows."""
+    forget, remaining, held_out = torch.split(
+        rows, [joint.forget, joint.remaining, len(rows) - joint.forget - joint.remaining]
+    )
+    return forget, remaining, held_out

@@ -20,6 +20,7 @@ from fedora_vfl.certificates.attestation import (
     ScalarDual,
     Time,
     Uncertainty,
+    Unseen,
     check_form,
 )
 from fedora_vfl.certificates.joint import Asked, JointRequest, JointStatement, Method, ModelNames, Parties, digest
@@ -56,6 +57,7 @@ class Final(Record):
     stationarity_residual: NonNegativeFloat | None
     residual_rows: PositiveInt | None
     change: NonNegativeFloat  # ‖Θ − Θ_init‖
+    unseen: Unseen | None = None
 
 
 class PhaseBytes(Record):
@@ -177,6 +179,7 @@ def final(stated: Mapping[str, Attestation], active: str) -> dict[str, Any]:
         "stationarity_residual": None if measured is None else root_of_sum(squares),
         "residual_rows": None if measured is None else measured.rows,
         "change": root_of_sum(one.change_squared for one in stated.values()),
+        "unseen": None if (unseen := stated[active].unseen) is None else unseen.model_dump(),
     }
 
 

@@ -65,6 +65,7 @@ def certificate(
     stated = {name: check(one["statement"], Attestation, origin=name) for name, one in signed.items()}
     standing, metrics = final(stated, joint.parties.active), dict(stated[joint.parties.active].metrics or {})
     shortfall, stationarity = standing["constraint_residual"], standing["stationarity_residual"]
+    unseen = stated[joint.parties.active].unseen
     request = {"rows": joint.request.rows, "commitment": joint.request.commitment}
     content: dict[str, Any] = {
         **joint.model_dump(),
@@ -78,8 +79,8 @@ def certificate(
         "gap_deviations": gap_deviations(metrics),
         "bytes": _known(traffic),
         "seconds": seconds,
-        "claims": claims(joint.method.dual, shortfall),
-        "does_not_claim": does_not_claim(joint.method.dual, joint.method.goal, shortfall, stationarity),
+        "claims": claims(joint.method.dual, shortfall, unseen),
+        "does_not_claim": does_not_claim(joint.method.dual, joint.method.goal, shortfall, stationarity, unseen),
         "statements": signed,
     }
     sealed = content | {COORDINATOR: {"public_key": key.public, "signature": key.sign(sealed_bytes(content))}}
