@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedora_vfl.sampling.rows import rows_drawn
+from fedora_vfl.sampling.rows import rows_of, rows_of_round
 from fedora_vfl.wire.choice import Encodings
 from fedora_vfl.wire.encodings import TensorEncoding
 from fedora_vfl.wire.masking import alignment_bytes
@@ -24,10 +24,15 @@ class CostModel:
         """Return the bytes of all encoded batches, one way or both, of the passive parties that take part."""
         kinds = [Kind.EMBEDDING] if phase.forward_only else [Kind.EMBEDDING, Kind.GRADIENT]
         online = [link for name, link in self.links.items() if name not in phase.offline]
-        return sum(self._one_way(phase, link.way(kind, phase).encoding) for link in online for kind in kinds)
+        return sum(self._one_way(phase, kind, link.way(kind, phase).encoding) for link in online for kind in kinds)
 
-    def _one_way(self, phase: Phase, encoding: type[TensorEncoding]) -> int:
-        rows = rows_drawn(phase.over.share, self.rows.get(phase.over.set, 0))
+    def _one_way(self, phase: Phase, kind: Kind, encoding: type[TensorEncoding]) -> int:
+        if phase.HasField("joint"):
+            joint = phase.joint
+            # Held-out rows get no gradients.
+            a_round = rows_of_round(joint) if kind == Kind.EMBEDDING else joint.forget + joint.remaining
+            return joint.rounds * encoding.nbytes(a_round, self.embedding)
+        rows = rows_of(phase.over, self.rows.get(phase.over.set, 0))
         batches, rest = divmod(rows, phase.plan.batch_size)
         whole = batches * encoding.nbytes(phase.plan.batch_size, self.embedding)
         return whole + (encoding.nbytes(rest, self.embedding) if rest else 0)

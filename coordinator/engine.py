@@ -11,7 +11,7 @@ from typing import Any
 from coordinator.agreement import agreed
 from coordinator.blame import all_done, heard_from
 from coordinator.cost import CostModel, predict_alignment
-from coordinator.history import PhaseRecord, record
+from coordinator.history import PhaseRecord, records
 from coordinator.journal import Journal
 from coordinator.ledger import Ledger
 from coordinator.methods import Method, PhaseOutcome, R, Rollback
@@ -29,12 +29,11 @@ from coordinator.reports import (
     check_ready,
     check_reports,
     check_saved,
-    steps_of,
 )
 from coordinator.roster import Connection
 from fedora_vfl.errors import DataError, PartyError, SettingsError
 from fedora_vfl.process import logs
-from fedora_vfl.sampling.rows import rows_drawn
+from fedora_vfl.sampling.rows import rows_and_steps, rows_of, rows_of_round
 from fedora_vfl.settings.bounds import MOST_BATCH_VALUES
 from fedora_vfl.settings.federation import Federation
 from fedora_vfl.wire.choice import encodings_of
@@ -169,9 +168,12 @@ class Engine:
         if self.identity:
             check_digest(self._active, self.identity, what="the name of a training")
 
-    async def assess(self, model: str, *, fit_attack: bool = False) -> Assessment:
-        """Have the active party turn its recorded predictions into figures."""
-        messages = {self._active: FromCoordinator(assess=Assess(model=model, fit_attack=fit_attack))}
+    async def assess(
+        self, model: str, *, fit_attack: bool = False, audit: "Assess.Audit" = Assess.NO_PART
+    ) -> Assessment:
+        """Have the active party turn its recorded predictions into figures, or those of an audit that it has kept."""
+        assess = Assess(model=model, fit_attack=fit_attack, audit=audit)
+        messages = {self._active: FromCoordinator(assess=assess)}
         answers = await self._ask(messages, "assessment", timeout=self._timeout)
         assessment = answers[self._active].assessment
         check_figures(self._active, dict(assessment.figures))
@@ -247,7 +249,11 @@ class Engine:
         """Run one phase at every party."""
         assert self._cost is not None
         set_rows = self.rows.get(phase.over.set, 0)
-        batch = min(phase.plan.batch_size, rows_drawn(phase.over.share, set_rows))
+        batch = (
+            rows_of_round(phase.joint)
+            if phase.HasField("joint")
+            else min(phase.plan.batch_size, rows_of(phase.over, set_rows))
+        )
         if batch * self._cost.embedding > MOST_BATCH_VALUES:
             said = f"{batch} rows of {phase.name} with embeddings of width {self._cost.embedding}"
             raise SettingsError(f"batch_size: {said} are more than a message may hold: choose smaller batches")
@@ -276,11 +282,12 @@ class Engine:
         check_reports(phase, reports, set_rows=set_rows, active=self._active, seconds=seconds)
         top = reports[self._active]
         left_out = {figure: reason for report in reports.values() for figure, reason in report.left_out.items()}
-        told = top.rows and "loss" not in left_out
+        judged = 0 if phase.HasField("joint") else top.rows
+        told = judged and "loss" not in left_out
         outcome = PhaseOutcome(
             rows=top.rows,
-            loss=top.loss_sum / top.rows if told else math.nan,
-            accuracy=top.correct / top.rows if told else math.nan,
+            loss=top.loss_sum / judged if told else math.nan,
+            accuracy=top.correct / judged if told else math.nan,
             change=math.nan if "change" in left_out else math.sqrt(sum(one.change_squared for one in reports.values())),
             seconds=seconds,
             figures={name: dict(report.figures) for name, report in reports.items() if report.figures},
@@ -290,27 +297,31 @@ class Engine:
         if phase.update.WhichOneof("rule") != "observe":
             known = (self.identity, phase.SerializeToString(deterministic=True).hex(), outcome.loss)
             self.identity = hashlib.sha256(repr(known).encode()).hexdigest()
-        self.history.append(record(phase, outcome, reports))
-        if live:
-            self._metrics.phase_finished(phase, self.history[-1])
-        finished = PhaseFinished(
-            name=phase.name,
-            round=phase.round,
-            of_rounds=rounds,
-            loss=outcome.loss if told else None,
-            accuracy=outcome.accuracy if told else None,
-            seconds=seconds,
-            dual=max((one["dual_largest"] for one in outcome.figures.values() if "dual_largest" in one), default=None),
-        )
-        if live:
-            await self._told(Event(finished=finished))
+        done = records(phase, outcome, reports, active=self._active)
+        self.history += done
+        for one in done:
+            if live:
+                self._metrics.phase_finished(phase, one)
+            finished = PhaseFinished(
+                name=one.phase,
+                round=one.round,
+                of_rounds=rounds,
+                loss=one.loss,
+                accuracy=one.accuracy,
+                seconds=one.seconds,
+                dual=max(
+                    (told["dual_largest"] for told in one.figures.values() if "dual_largest" in told), default=None
+                ),
+            )
+            if live:
+                await self._told(Event(finished=finished))
         return outcome
 
     async def _run_parts(self, phase: Phase, set_rows: int) -> tuple[dict[str, FromParty], float]:
         """Run a phase, cut into parts where it takes long; return the last part's answers, and the seconds of all."""
         parties = [one.name for one in self._connections if one.name not in phase.offline]
         progress = PhaseProgress(phase, set_rows=set_rows, active=self._active)
-        steps, first, seconds = steps_of(phase, rows_drawn(phase.over.share, set_rows)), 0, 0.0
+        (_, steps), first, seconds = rows_and_steps(phase, set_rows), 0, 0.0
         while True:
             message, end = FromCoordinator(phase=phase), self._end_of_part(phase, first, steps)
             if (first, end) != (0, steps):
@@ -330,7 +341,8 @@ class Engine:
 
     def _end_of_part(self, phase: Phase, first: int, steps: int) -> int:
         """Return the step that the next part of a phase ends before: what was decided once is not decided anew."""
-        if steps <= FEW_STEPS or phase.schedule.overlap:  # batches that are under way at a cut would change the result
+        whole = phase.schedule.overlap or phase.HasField("joint")
+        if steps <= FEW_STEPS or whole:  # batches that are under way at a cut would change the result
             return steps
         return first + int(self.journal.value("steps", lambda: str(self._pace.steps(phase.name, steps - first))))
 

@@ -1,9 +1,11 @@
 """What has happened in a job, phase by phase."""
 
+import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from coordinator.methods import PhaseOutcome
+from fedora_vfl.wire.joint import REMAINING_HALF
 from fedora_vfl.wire.learning_rates import learning_rate
 from protos.fedora.v1.phase_pb2 import Phase, Report, Update
 
@@ -36,14 +38,55 @@ class PhaseRecord:
         return replace(self, rolled_back=True)
 
 
-def record(phase: Phase, outcome: PhaseOutcome, reports: dict[str, Report]) -> PhaseRecord:
-    """Return what there is to say of a phase that has run."""
+def records(phase: Phase, outcome: PhaseOutcome, reports: dict[str, Report], *, active: str) -> list[PhaseRecord]:
+    """Return what there is to say of a phase that has run: of a joint one that learns, round by round."""
+    whole = _whole(phase, outcome, reports)
+    return _rounds(phase, whole, reports, active) if reports[active].rounds else [whole]
+
+
+def _rounds(phase: Phase, whole: PhaseRecord, reports: dict[str, Report], active: str) -> list[PhaseRecord]:
+    """Return every round of a joint phase; one that pushes is told as the two halves of a round that it is at once."""
+    found, count = [], phase.joint.rounds
+    for place, one in enumerate(reports[active].rounds):
+        change = math.sqrt(sum(report.rounds[place].change_squared for report in reports.values()))
+        told = bool(phase.joint.remaining) and "loss" not in whole.left_out
+        descent = replace(
+            whole,
+            round=phase.round + place,
+            rows=phase.joint.remaining,
+            loss=one.loss_sum / phase.joint.remaining if told else None,
+            accuracy=one.correct / phase.joint.remaining if told else None,
+            change=None if "change" in whole.left_out else change,
+            seconds=whole.seconds / count,
+            compute_seconds={name: spent / count for name, spent in whole.compute_seconds.items()},
+            wait_seconds={name: spent / count for name, spent in whole.wait_seconds.items()},
+            figures={},
+        )
+        if not phase.joint.forget:
+            found.append(descent)
+            continue
+        ascent = replace(
+            descent,
+            rows=phase.joint.forget,
+            loss=one.unlearning_loss if one.HasField("unlearning_loss") else None,
+            accuracy=None,
+            change=None,
+            step_size=phase.update.joint_rounds.sigma,
+            figures={active: {"dual_norm": one.omega, "dual_largest": one.omega}} if one.HasField("omega") else {},
+        )
+        nothing = dict.fromkeys(reports, 0.0)
+        half = replace(descent, phase=REMAINING_HALF, seconds=0.0, compute_seconds=nothing, wait_seconds=nothing)
+        found += [ascent, half]
+    return found
+
+
+def _whole(phase: Phase, outcome: PhaseOutcome, reports: dict[str, Report]) -> PhaseRecord:
     return PhaseRecord(
         phase=phase.name,
         round=phase.round,
         rows=outcome.rows,
-        loss=outcome.loss if outcome.rows and "loss" not in outcome.left_out else None,
-        accuracy=outcome.accuracy if outcome.rows and "accuracy" not in outcome.left_out else None,
+        loss=outcome.loss if math.isfinite(outcome.loss) else None,
+        accuracy=outcome.accuracy if math.isfinite(outcome.accuracy) else None,
         change=outcome.change if "change" not in outcome.left_out else None,
         step_size=_step_size(phase.update),
         seconds=outcome.seconds,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from coordinator.agreement import agreed
 from fedora_vfl.errors import PartyError, in_one_line
-from fedora_vfl.sampling.rows import rows_drawn
+from fedora_vfl.sampling.rows import rows_and_steps
 from fedora_vfl.wire.meter import UNCOUNTED
 from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.control_pb2 import Privacy, Ready, Saved
@@ -31,16 +31,21 @@ FIGURES: dict[str, set[str]] = {
     "dual_ascent": _DUAL | _NORMS,
     "influence": _NORMS,
     "residual": {"residual_squared", "moved_squared"},
+    "joint_rounds": _DUAL | _NORMS,
+    "compare": {
+        "forgotten_level",
+        "unseen_level",
+        "tolerance",
+        "unseen_rows",
+        "held_out_accuracy",
+        "accuracy_kept",
+    },
 }
 _FIGURE_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _JOB = re.compile(r"[\w.:-]{1,100}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_DIFFERENCES = ("_minus_unseen_accuracy",)  # of two rates
 _NOT_RATES = ("_loss", "_entropy")  # how the names of figures end that are no share of rows
-
-
-def steps_of(phase: Phase, rows: int) -> int:
-    """Return the number of batches that so many rows make."""
-    return -(-rows // phase.plan.batch_size)
 
 
 def check_reports(phase: Phase, reports: Mapping[str, Report], *, set_rows: int, active: str, seconds: float) -> None:
@@ -53,11 +58,11 @@ def check_reports(phase: Phase, reports: Mapping[str, Report], *, set_rows: int,
         active: The active party's name.
         seconds: How long the phase took from here.
     """
-    rows = rows_drawn(phase.over.share, set_rows)
+    rows, steps = rows_and_steps(phase, set_rows)
     known = FIGURES.get(phase.update.WhichOneof("rule") or "", set())
     for name, report in reports.items():
         where = f"of {phase.name} round {phase.round}"
-        due = {"phase": phase.number, "rows": rows, "steps": steps_of(phase, rows)}
+        due = {"phase": phase.number, "rows": rows, "steps": steps}
         for field, value in due.items():
             if getattr(report, field) != value:
                 raise PartyError(name, f"reports {getattr(report, field)} as {field} {where}; the plan says {value}")
@@ -73,12 +78,13 @@ def check_reports(phase: Phase, reports: Mapping[str, Report], *, set_rows: int,
         _check_loss(name, phase, report, where)
         if report.correct > rows:
             raise PartyError(name, f"reports {report.correct} right predictions of {rows} rows {where}")
+        _check_rounds(name, phase, report, active=name == active, where=where)
         check_left_out(name, report.left_out, of=OWN | ({"loss", "accuracy"} if name == active else set()))
         for figure, number in report.figures.items():
             if figure not in known:
                 raise PartyError(name, f"reports a figure {where} that the phase's update rule does not have")
             _check_square(name, f"{figure} {where}", number)
-            if figure.endswith("_share") and number > 1:
+            if figure.endswith(("_share", "_accuracy", "_kept")) and number > 1:
                 raise PartyError(name, f"reports {number} as {figure} {where}; it should be at most 1")
         _check_dual(name, report, where)
         kept_back = {one for figure in report.left_out for one in _KEPT_BACK.get(figure, ()) if getattr(report, one)}
@@ -114,6 +120,22 @@ def _check_alike(phase: Phase, reports: Mapping[str, Report]) -> None:
         agreed(told, what=f"the dual variable of {phase.name} round {phase.round}")
 
 
+def _check_rounds(name: str, phase: Phase, report: Report, *, active: bool, where: str) -> None:
+    """Refuse what cannot be said of the rounds of a joint phase, or is said of other phases."""
+    learns = phase.update.WhichOneof("rule") == "joint_rounds"
+    if len(report.rounds) != (phase.joint.rounds if learns else 0):
+        raise PartyError(name, f"reports on {len(report.rounds)} rounds {where}; there were {phase.joint.rounds}")
+    for one in report.rounds:
+        _check_square(name, f"change_squared {where}", one.change_squared)
+        _check_square(name, f"loss_sum {where}", one.loss_sum)
+        _check_number(name, f"unlearning_loss {where}", one.unlearning_loss)
+        _check_square(name, f"omega {where}", one.omega)
+        if one.correct > phase.joint.remaining:
+            raise PartyError(name, f"reports {one.correct} right predictions of {phase.joint.remaining} rows {where}")
+        if not active and (one.loss_sum or one.correct or one.HasField("unlearning_loss")):
+            raise PartyError(name, f"reports a loss {where}, which only the active party can know")
+
+
 def check_left_out(party: str, left_out: Mapping[str, str], *, of: Iterable[str] | None = None) -> None:
     """Refuse names and reasons of figures that are kept back if they cannot be such; `of` are the possible names."""
     for figure, reason in left_out.items():
@@ -126,7 +148,7 @@ class PhaseProgress:
 
     def __init__(self, phase: Phase, *, set_rows: int, active: str) -> None:
         self._phase, self._active, self._steps = phase, active, 0
-        self._of_steps = steps_of(phase, rows_drawn(phase.over.share, set_rows))
+        _, self._of_steps = rows_and_steps(phase, set_rows)
 
     def check(self, party: str, told: Progress) -> None:
         """Refuse what is no progress."""
@@ -202,6 +224,8 @@ def check_figures(party: str, figures: Mapping[str, float]) -> None:
             raise PartyError(party, "sent a figure whose name is none")
         if figure.endswith(_NOT_RATES):
             _check_number(party, figure, number, least=0)
+        elif figure.endswith(_DIFFERENCES):
+            _check_number(party, figure, number, least=-1, most=1)
         else:
             _check_number(party, figure, number, least=0, most=1)
 

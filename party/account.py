@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedora_vfl.wire.joint import names_of
 from party.updates import Rule
 from party.updates.primal_dual import unlearning_loss
 from protos.fedora.v1.phase_pb2 import Loss, Phase, Report
@@ -29,6 +30,7 @@ class Account:
     dual: dict[str, Any] | None = None
     dual_told: bool = True  # whether it may be signed for
     uncertainty: dict[str, Any] | None = None  # active party: L_u and what it is made of
+    unseen: dict[str, Any] | None = None  # active party: the last comparison with rows never seen
     residual_squared: float | None = None
     residual_rows: int | None = None
     moved_squared: float = 0.0
@@ -63,13 +65,16 @@ class Account:
             self.model = None
         if not self.began or self.closed:
             return
-        self.phases[phase.name] = self.phases.get(phase.name, 0) + 1
+        for name in names_of(phase):
+            self.phases[name] = self.phases.get(name, 0) + (phase.joint.rounds or 1)
         if phase.update.WhichOneof("rule") != "dual_ascent" or phase.update.dual_ascent.sigma:
             name = phase.update.WhichOneof("rule") or ""
             self.rules[name] = self.rules.get(name, 0) + 1
         told = not {"loss", "figures"} & set(report.left_out)
         if dual := rule.stated_dual():
             self.dual, self.dual_told = dual, told
+        if phase.update.WhichOneof("rule") == "compare":
+            self.unseen = _unseen(phase, report)
         if "figures" in report.left_out:
             return
         if "residual_squared" in report.figures:
@@ -84,6 +89,18 @@ class Account:
             "loss": unlearning_loss(phase, report),
             "weight": phase.loss.uncertainty.omega,
             "classes": classes,
-            "gamma": phase.update.dual_ascent.gamma if self.dual and self.dual["form"] == "scalar" else None,
+            # Where γ was measured on rows never seen, L_u and γ are the comparison's.
+            "gamma": phase.update.dual_ascent.gamma
+            if self.dual and self.dual["form"] == "scalar" and not self.unseen
+            else None,
             "reduction": "sum" if phase.loss.reduction == Loss.SUM else "mean",
         }
+
+
+def _unseen(phase: Phase, report: Report) -> dict[str, Any] | None:
+    """Return what a comparison has found, as far as it may be told."""
+    found = report.figures
+    if "forgotten_level" not in found or "unseen_level" not in found:
+        return None
+    levels = {name: found[name] for name in ("forgotten_level", "unseen_level", "tolerance")}
+    return {**levels, "forgotten_rows": phase.joint.forget, "unseen_rows": int(found["unseen_rows"])}

@@ -12,7 +12,8 @@ from fedora_vfl.certificates.statement import request_secret
 from fedora_vfl.errors import DataError, PartyError, SettingsError
 from party import losses
 from party.assessment import Assessor
-from party.batches import end_of_part, part
+from party.audit import Auditor
+from party.batches import PARTS, end_of_part, part, parts_of
 from party.confidence import gathered
 from party.context import PartyContext
 from party.data.split import assign
@@ -21,15 +22,19 @@ from party.exchange_server import ExchangeServer
 from party.handed_request import handed_rows
 from party.kept_alignment import are_places
 from party.request import ROW_BYTES, resolve
-from party.role import Role, Tell
+from party.role import FORGET, HELD_OUT, REMAINING, Role, Tell
 from party.schedule import Schedule
-from party.updates import Rule
+from party.unseen import stand
+from party.updates import JointRounds, Rule
+from party.updates.dual_messages import DualMessages
+from party.updates.rule import gradients_of
 from protos.fedora.v1.control_pb2 import Assess, Assessment, Ids, Request, Setup
 from protos.fedora.v1.exchange_pb2 import Forget, Order, Parcel
 from protos.fedora.v1.meter_pb2 import Kind
-from protos.fedora.v1.phase_pb2 import Phase, Progress, Report
+from protos.fedora.v1.phase_pb2 import CrossEntropy, Loss, Phase, Progress, Report, Samples
 
 PROGRESS_SECONDS = 1.0
+CROSS_ENTROPY = Loss(cross_entropy=CrossEntropy())
 
 
 class Active(Role):
@@ -91,6 +96,88 @@ class Active(Role):
         if end_of_part(phase, len(drawn)) == len(drawn):
             self.kept = []
             self._keep(phase, drawn, kept)
+
+    async def run_rounds(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report) -> None:
+        """For every round: embeddings in, L_u and L_r at the same parameters, gradients and Ω out, own step."""
+        messages = DualMessages(self.end_of(phase, report))
+        if isinstance(rule, JointRounds):
+            rule.begin(len(drawn))
+        for step, rows in enumerate(drawn):
+            own = self.embed_parts(rows, phase, step) if self.state.inputs else None
+            sent = await self._collect(self.exchanges, phase, step, rows)
+            parts = [[one.detach() for one in parts_of(sent[peer.link.peer], phase.joint)] for peer in self.exchanges]
+            if isinstance(rule, JointRounds):
+                await self._round(phase, rule, step, rows, parts, own, messages, report)
+            else:
+                self._compare(phase, rows, [self._top(place, parts, own) for place in range(len(PARTS))], report)
+
+    async def _round(
+        self,
+        phase: Phase,
+        rule: JointRounds,
+        step: int,
+        rows: Tensor,
+        parts: Sequence[Sequence[Tensor]],
+        own: Sequence[Tensor] | None,
+        messages: DualMessages,
+        report: Report,
+    ) -> None:
+        """Do one round; `parts` are the embeddings by party, each cut into D_u, D_r and held-out rows."""
+        state, joint = self.state, phase.joint
+        assert state.labels is not None
+        leaves = [[one.requires_grad_() for one in party[:HELD_OUT]] for party in parts]
+        labels = [state.labels[one].to(state.device) for one in parts_of(rows, joint)]
+        told = report.rounds.add()
+        # Gradients of L_u and of L_r: of the parties' embeddings, then of own parameters.
+        found = [[torch.zeros_like(party[place]) for party in leaves] for place in (FORGET, REMAINING)]
+        omega = 0.0
+        for place, loss in ((REMAINING, CROSS_ENTROPY), (FORGET, phase.loss)):
+            of_part = [party[place] for party in leaves]
+            if not len(labels[place]):
+                continue
+            state.networks.train(place == REMAINING)
+            logits = self._top(place, leaves, own)
+            each = losses.per_sample(loss, logits, labels[place])
+            self._finite(float(each.detach().sum()), phase, step)
+            if place == REMAINING:
+                told.loss_sum = float(each.detach().sum())
+                told.correct = int((logits.detach().argmax(dim=1) == labels[place]).sum())
+            else:
+                each = each.clamp(max=rule.ceiling)
+                told.unlearning_loss = float(each.detach().mean())
+                omega = told.omega = rule.ascend(told.unlearning_loss)
+            found[place] = gradients_of([*of_part, *rule.parameters], each.mean())
+        for place, exchange in enumerate(self.exchanges):
+            both = torch.cat([gradients[place] for gradients in found]).cpu()
+            answered = rows[: joint.forget + joint.remaining]
+            gradient = self.noise.apply(both, answered, phase.number, step, exchange.link.peer)
+            timeout = self.context.federation.deadlines.step
+            await exchange.send(Kind.GRADIENT, phase, step, gradient, answered, timeout=timeout)
+        if joint.forget:
+            await messages.agree(omega, most=rule.most, step=step)
+        of_u, of_r = (gradients[len(self.exchanges) :] for gradients in found)
+        told.change_squared = self.round_of(rule, of_u, of_r, omega)
+
+    def _top(self, place: int, parts: Sequence[Sequence[Tensor]], own: Sequence[Tensor] | None) -> Tensor:
+        """Return the logits of one part of a round's rows."""
+        state = self.state
+        blocks = [party[place].to(state.device) for party in parts] + ([own[place]] if own else [])
+        if not len(blocks[0]):
+            return torch.zeros(0, state.classes)
+        logits: Tensor = state.networks["top"](torch.cat(blocks, dim=1))
+        return logits
+
+    def _compare(self, phase: Phase, rows: Tensor, logits: Sequence[Tensor], report: Report) -> None:
+        """Hold D_u against held-out rows, and keep what later rounds go by."""
+        state, compare, kept = self.state, phase.update.compare, self.state.memory.of("compare")
+        assert state.labels is not None
+        forget, _, held_out = (state.labels[one] for one in parts_of(rows, phase.joint))
+        gone = forget[~torch.isin(forget, state.labels[state.sets.rows[Samples.REMAINING]])]
+        found = stand(logits[0].cpu(), forget, logits[HELD_OUT].cpu(), held_out, gone, compare)
+        first: float = kept.setdefault("accuracy", found.held_out_accuracy)
+        kept["level"] = found.mean_loss
+        report.figures.update(found.figures(first, compare))
+        report.within_bounds = found.holds
 
     def _step_again(
         self, phase: Phase, step: int, rows: Tensor, sent: Mapping[str, Tensor], rule: Rule, report: Report
@@ -171,12 +258,31 @@ class Active(Role):
     def assess(self, assess: Assess) -> Assessment:
         """Turn the predictions recorded since the last time into figures."""
         state, assessor = self.state, Assessor(self.state)
+        if assess.audit == Assess.FIGURES:
+            return self._audited(assess.model)
         recorded, state.recorded = state.recorded, {}
+        if assess.audit != Assess.NO_PART:
+            assessor.keep_for_audit(assess, recorded, silence=self.consent.silence)
+        if assess.audit == Assess.REFERENCE:
+            return Assessment()
         fitted = assessor.fit_attack(recorded) if assess.fit_attack else {}
         figures = {**assessor.figures(recorded), **fitted}
         kept_back = {name: self.consent.keeps_back(name, assessor.about(name, recorded)) for name in figures}
         left_out = {name: reason for name, reason in kept_back.items() if reason}
         told = state.figures[assess.model] = {name: one for name, one in figures.items() if name not in left_out}
+        return Assessment(figures=told, left_out=left_out)
+
+    def _audited(self, model: str) -> Assessment:
+        """Return the audit's figures of a model that was kept before, as far as they may leave."""
+        state = self.state
+        auditor = Auditor(state.audit, state.ids)
+        figures = auditor.figures(model) if state.truth is None else {}
+        # Distances are to other models, so that of these too nothing else may be told.
+        silence = next((one.silence for one in state.audit.shown.values() if one.silence), "")
+        kept_back = {name: silence or self.consent.keeps_back(name, auditor.about(name)) for name in figures}
+        left_out = {name: reason for name, reason in kept_back.items() if reason}
+        told = {name: one for name, one in figures.items() if name not in left_out}
+        state.figures[model] = state.figures.get(model, {}) | told
         return Assessment(figures=told, left_out=left_out)
 
     async def _collect(

@@ -81,7 +81,7 @@ class Budget:
         found = self._file.execute("SELECT counts FROM releases WHERE day = ?", (day,)).fetchone()
         counts = np.frombuffer(found[0], dtype="<u4").copy() if found else np.zeros(0, dtype="<u4")
         counts = np.pad(counts, (0, max(0, length - len(counts))))
-        counts[rows] += 1
+        np.add.at(counts, rows, 1)  # a row may be in several rounds of a phase
         if int(counts.max(initial=0)) > most:
             return False
         with self._writing():

@@ -16,14 +16,16 @@ from party.state import SETS, PartyState
 from party.updates.primal_dual import unlearning_loss
 from protos.fedora.v1.control_pb2 import Setup
 from protos.fedora.v1.exchange_pb2 import Order
-from protos.fedora.v1.phase_pb2 import Loss, Phase, PrimalDescent, Report
+from protos.fedora.v1.phase_pb2 import Loss, Phase, PrimalDescent, Report, RoundReport
 
 # Figures of update rules that say nothing of the rows of a phase.
 OF_THE_MODEL = ("parameters_squared", "moved_squared")
+# Figures of a comparison, about rows that are drawn for it.
+OF_DRAWN = ("forgotten_level", "unseen_level", "tolerance", "unseen_rows", "held_out_accuracy")
 # Update rules that keep a gradient, along which later phases move.
-KEEP_A_GRADIENT = ("dual_ascent", "influence")
+KEEP_A_GRADIENT = ("dual_ascent", "influence", "joint_rounds")
 # Update rules that move parameters by the gradient of their own rows.
-LEARN = ("sgd", "adam", "ascent", "primal_descent", "correction")
+LEARN = ("sgd", "adam", "ascent", "primal_descent", "correction", "joint_rounds")
 # Levels of L_u that a job may ask about where L_u itself is not told: more would be a search for its value.
 MOST_LEVELS = 2
 ONLY_DRAWN = "it is about a part of the rows, drawn anew: only its size relative to guessing is told"
@@ -128,7 +130,7 @@ class Consent:
                 f"policy.releases_per_day: is {most}, and a row of phase {phase.name} was sent as often"
             )
 
-        self._note_labels(phase, len(rows))
+        self._note_labels(phase, phase.joint.forget or len(rows))
 
     def gradient(self, gradient: Tensor, phase: Phase, *, rows: int, sender: str) -> None:
         """Take a batch's gradient for one of a model that learns, or blame its sender.
@@ -175,6 +177,11 @@ class Consent:
             self._silent = self._silent or self._kept_labels
 
     @property
+    def silence(self) -> str:
+        """Why nothing is told of the model as it is now; empty where figures may leave."""
+        return self._silent
+
+    @property
     def tells_progress(self) -> bool:
         """Whether the loss so far is told while a phase runs: it may be about a few rows."""
         return self._policy is None
@@ -183,12 +190,19 @@ class Consent:
         """Take out of a report what must not leave; `classes` are known to the active party alone."""
         if self._policy is None:
             return
+        bits = {name: number for name, number in report.figures.items() if name == "accuracy_kept"}
         if reason := self._about_norms(phase, drawn, report):
             report.left_out.update({"change": reason, "figures": reason})
             report.change_squared = 0.0
             for name in [name for name in report.figures if name not in OF_THE_MODEL]:
                 del report.figures[name]
+            report.figures.update(bits)  # of many held-out rows
+        for one in report.rounds:
+            _screen_round(one, few="figures" in report.left_out)
         if not self._active or not report.rows:
+            return
+        if phase.HasField("joint"):
+            self._screen_joint(report)
             return
         reason = self._silent or (ONLY_DRAWN if _passes(phase) else self._reason(torch.cat(list(drawn))))
         if reason:
@@ -197,6 +211,15 @@ class Consent:
             report.loss_sum, report.correct = 0.0, 0
             if within is not None:
                 report.within_bounds = within
+
+    def _screen_joint(self, report: Report) -> None:
+        """Take out of the report of a joint phase what is about the rows that it drew: it changes with every round."""
+        reason = self._silent or ONLY_DRAWN
+        report.left_out.update({"loss": reason, "accuracy": reason})
+        for name in [name for name in report.figures if name in OF_DRAWN]:
+            del report.figures[name]
+        if "figures" in report.left_out:
+            report.ClearField("within_bounds")  # which the labels of few rows would decide
 
     def keeps_back(self, figure: str, groups: Sequence[Tensor]) -> str | None:
         """Return why a figure of a model, which is about these groups of rows, must not leave; None if it may."""
@@ -237,8 +260,11 @@ class Consent:
         """Return why change, gradient and dual variable of a phase must not leave; None if they may."""
         assert self._policy and self._budget
         smallest, reason = self._policy.smallest_group, self._silent or None
-        if 0 < report.rows < smallest:
-            reason = reason or f"it is about {report.rows} rows, and policy.smallest_group is {smallest}"
+        about = phase.joint.forget or report.rows
+        if 0 < about < smallest:
+            reason = reason or f"it is about {about} rows, and policy.smallest_group is {smallest}"
+        elif phase.HasField("joint"):
+            pass  # of so many rows, drawn anew in every round
         elif report.rows and not reason and (report.change_squared or set(report.figures) - set(OF_THE_MODEL)):
             rows = torch.cat(list(drawn))
             reason = self._about_part(phase, rows) if _passes(phase) else self._reason(rows)
@@ -290,6 +316,15 @@ class Consent:
         return self._numbers[torch.cat(list(drawn)).numpy()] if drawn else self._numbers[:0]
 
 
+def _screen_round(one: RoundReport, *, few: bool) -> None:
+    """Take out of what is said of a round the losses, and of one about few rows all else."""
+    one.loss_sum, one.correct = 0.0, 0
+    one.ClearField("unlearning_loss")
+    if few:
+        one.change_squared = 0.0
+        one.ClearField("omega")
+
+
 def _passes(phase: Phase) -> bool:
     """Tell whether a phase is over a part that changes with every round; one drawn for a look is a group like any."""
     return phase.over.share < 1 and not phase.update.observe.record
@@ -299,7 +334,7 @@ def _moves_along(phase: Phase) -> bool:
     """Tell whether a phase moves parameters along a gradient that an earlier one has kept."""
     rule = phase.update.WhichOneof("rule")
     pushed = phase.update.primal_descent.push != PrimalDescent.NONE
-    return rule in ("shift", "correction") or (rule == "primal_descent" and pushed)
+    return rule in ("shift", "correction", "retreat") or (rule == "primal_descent" and pushed)
 
 
 def _check(refused: str | None) -> None:

@@ -15,13 +15,15 @@ from fedora_vfl.wire.channels import Secured, check_right_service, dial, path, r
 from fedora_vfl.wire.link import READ_AHEAD, Link
 from fedora_vfl.wire.protocol import MOST_OVERLAP, PROTOCOL
 from fedora_vfl.wire.tls import Member
-from party.batches import part
+from party.batches import PARTS, part, parts_of
 from party.exchange import ExchangeLink, TensorExchange, expect
 from party.handed_request import handed_rows
 from party.request import ROW_BYTES, check_rows
-from party.role import Role, Tell
+from party.role import HELD_OUT, Role, Tell
 from party.schedule import Earlier, Schedule
-from party.updates import Rule
+from party.updates import JointRounds, Rule
+from party.updates.dual_messages import DualMessages
+from party.updates.rule import gradients_of
 from protos.fedora.v1.control_pb2 import Request
 from protos.fedora.v1.exchange_pb2 import DESCRIPTOR, Forget, Greeting, Order, Parcel
 from protos.fedora.v1.meter_pb2 import Kind
@@ -114,6 +116,29 @@ class Passive(Role):
                     await absorb()
         while unanswered:
             await absorb()
+
+    async def run_rounds(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report) -> None:
+        """Send h_i of a whole round in one message; both gradients and Ω come back in one go."""
+        (exchange,) = self.exchanges
+        timeout, messages = self.context.federation.deadlines.step, DualMessages(self.end_of(phase, report))
+        if isinstance(rule, JointRounds):
+            rule.begin(len(drawn))
+        for step, rows in enumerate(drawn):
+            found = zip(self.embed_parts(rows, phase, step), parts_of(rows, phase.joint), PARTS, strict=True)
+            sent = [self.noise.apply(one.cpu(), part, phase.number, step, name) for one, part, name in found]
+            await exchange.send(Kind.EMBEDDING, phase, step, torch.cat(sent), rows, timeout=timeout)
+            if isinstance(rule, JointRounds):
+                answered = rows[: phase.joint.forget + phase.joint.remaining]
+                gradient = await exchange.receive(Kind.GRADIENT, phase, step, answered, timeout=timeout)
+                for part in parts_of(gradient, phase.joint)[:HELD_OUT]:
+                    if len(part):
+                        self.consent.gradient(part, phase, rows=len(part), sender=exchange.link.peer)
+                omega = await messages.agree(None, most=rule.most, step=step) if phase.joint.forget else 0.0
+                both = [
+                    gradients_of(rule.parameters, one, part)
+                    for one, part in zip(sent, parts_of(gradient, phase.joint), strict=False)
+                ]
+                report.rounds.add(change_squared=self.round_of(rule, both[0], both[1], omega))
 
     async def find_rows(self, request: Request, pending: Sequence[int]) -> tuple[Tensor, bytes]:
         """Learn from the active party which rows a request means, and its secret."""

@@ -7,12 +7,14 @@ from fedora_vfl.errors import PartyError
 from fedora_vfl.settings.bounds import MOST_BATCH_VALUES
 from fedora_vfl.wire.learning_rates import learning_rate
 from fedora_vfl.wire.protocol import COORDINATOR
-from protos.fedora.v1.phase_pb2 import Adam, DualAscent, Loss, Phase, PrimalDescent, Sgd, Update
+from protos.fedora.v1.phase_pb2 import Adam, DualAscent, JointRounds, Loss, Phase, PrimalDescent, Sgd, Update
 
 LARGEST = 1e12  # of any weight or rate: nothing that learns comes near it
 FARTHEST = 1e30  # along a kept gradient, which may be as short as rounding makes it
 MOST_LETTERS = 60  # of a phase's name
 MOST_SHIFT = 1024  # pixels
+JOINT = ("joint_rounds", "compare")  # update rules of joint phases
+MOST_ROUNDS = 100_000  # of a joint phase
 
 Numbers = Iterator[tuple[str, float, float, float]]  # what it is, its value, the least and the most that it may be
 
@@ -30,6 +32,10 @@ def check_phase(phase: Phase, *, passive: Iterable[str]) -> None:
             raise PartyError(COORDINATOR, f"asked for {said}; it should be from {least:g} to {most:g}")
     if not phase.name or _name(phase) != phase.name:
         raise PartyError(COORDINATOR, f"sent a phase whose name is not one of 1 to {MOST_LETTERS} letters")
+    if phase.HasField("joint") and (phase.first_step or phase.steps):
+        raise PartyError(COORDINATOR, f"cut the joint phase {_name(phase)} into parts, which is never done")
+    if phase.HasField("joint") != (phase.update.WhichOneof("rule") in JOINT) or phase.joint.rounds > MOST_ROUNDS:
+        raise PartyError(COORDINATOR, f"sent a joint phase {_name(phase)} whose rule or rounds no method asks for")
     if phase.loss.reduction not in Loss.Reduction.values():
         raise PartyError(COORDINATOR, f"asked for a reduction that is not known here: {phase.loss.reduction}")
     if phase.augmentation.shift > MOST_SHIFT:
@@ -67,6 +73,14 @@ def _of_update(update: Update) -> Numbers:
             yield "rho", descent.rho, 0, LARGEST
             yield "fade", descent.fade, 0, 1
             yield "push", descent.push, 0, max(PrimalDescent.Push.values())
+        case "joint_rounds":
+            yield from _of_joint_rounds(update.joint_rounds)
+        case "retreat":
+            yield "share", update.retreat.share, 0, 1
+        case "compare":
+            yield "ceiling", update.compare.ceiling, 0, LARGEST
+            yield "errors", update.compare.errors, 0, LARGEST
+            yield "loss of accuracy", update.compare.loss_of_accuracy, 0, 1
         case "residual":
             yield "rho", update.residual.rho, 0, LARGEST
         case "ascent":
@@ -76,6 +90,16 @@ def _of_update(update: Update) -> Numbers:
         case "correction":
             rule = update.correction
             yield from _of_adam(rule.adam) if rule.HasField("adam") else _of_sgd(rule.sgd)
+
+
+def _of_joint_rounds(rounds: JointRounds) -> Numbers:
+    yield "form", rounds.form, 0, max(DualAscent.Form.values())
+    yield "sigma", rounds.sigma, 0, LARGEST
+    yield "ceiling", rounds.ceiling, math.nextafter(0, 1), LARGEST
+    yield "omega_max", rounds.omega_max, 0, LARGEST
+    yield "gamma", rounds.gamma, -LARGEST, LARGEST
+    yield "rho", rounds.rho, 0, LARGEST
+    yield "fade", rounds.fade, 0, 1
 
 
 def _of_sgd(sgd: Sgd) -> Numbers:

@@ -35,7 +35,7 @@ from party.privacy import Noise
 from party.private_alignment import rounded_up
 from party.scrutiny import asked_of, check_asked, check_files, check_joint, read_joint
 from party.state import PartyState, assemble, model_lineage, reload
-from party.updates import PhaseEnd, Rule, rule_for
+from party.updates import JointRounds, PhaseEnd, Rule, rule_for
 from protos.fedora.v1.control_pb2 import (
     Accepted,
     Attest,
@@ -53,6 +53,8 @@ from protos.fedora.v1.exchange_pb2 import Order
 from protos.fedora.v1.phase_pb2 import Phase, Progress, Report, Samples, Update
 
 Tell = Callable[[Progress], Awaitable[None]]
+
+FORGET, REMAINING, HELD_OUT = range(3)  # the places of D_u, D_r and held-out rows among the parts of a round
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +107,10 @@ class Role(ABC):
             report: Gets what the batches come to.
             tell: Is handed the progress of a long phase.
         """
+
+    @abstractmethod
+    async def run_rounds(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report) -> None:
+        """Run the rounds of a joint phase and add to the report."""
 
     @abstractmethod
     async def find_rows(self, request: Request, pending: Sequence[int]) -> tuple[Tensor, bytes]:
@@ -451,6 +457,7 @@ class Role(ABC):
             traffic=self.context.meter.by_kind(settings.name),
             uncertainty=account.uncertainty,
             metrics=self.state.figures or None,
+            unseen=account.unseen,
         )
         check_files(content["models"], account)
         return sign_statement(content, SigningKey.load_or_make(settings.keys))
@@ -472,7 +479,10 @@ class Role(ABC):
         """Do what a phase, or a part of it, asks for and say what came of it."""
         now = self._go_on(phase) if phase.first_step else self._begin(phase)
         with torch.set_grad_enabled(now.rule.needs_gradients):
-            await self.run_batches(phase, now.rule, now.drawn, now.report, tell)
+            if phase.HasField("joint"):
+                await self.run_rounds(phase, now.rule, now.drawn, now.report)
+            else:
+                await self.run_batches(phase, now.rule, now.drawn, now.report, tell)
         now.steps = batches.end_of_part(phase, len(now.drawn))
         self.under_way = now if now.steps < len(now.drawn) else None
         return now.report if self.under_way else await self._finish(phase, now)
@@ -480,9 +490,14 @@ class Role(ABC):
     def _begin(self, phase: Phase) -> "PhaseUnderWay":
         """Agree to a phase, draw its batches and make its update rule."""
         state = self.state
+        joint = phase.joint if phase.HasField("joint") else None
         self.kept = []
         check_phase(phase, passive=self.job.passive)
-        drawn = batches.draw(state.sets, phase.over, phase.plan)
+        drawn = (
+            batches.draw_joint(state.sets, joint, phase.plan.seed)
+            if joint
+            else batches.draw(state.sets, phase.over, phase.plan, state.ids_for(phase.over))
+        )
         check_batches(phase, max(map(len, drawn), default=0), embedding=state.model.embedding)
         self.consent.phase(phase, drawn)
         for exchange in self.exchanges:
@@ -510,14 +525,35 @@ class Role(ABC):
     async def _finish(self, phase: Phase, now: "PhaseUnderWay") -> Report:
         """End a phase: agree on what its rule has to agree on, and report."""
         state, rule, report = self.state, now.rule, now.report
-        await rule.exchange(self._end_of(phase, report))
+        await rule.exchange(self.end_of(phase, report))
         report.figures.update(rule.finish())
         if now.before:
             report.change_squared = state.change_squared(now.before)
+            state.learned_from(phase.over)
         self.consent.screen(phase, now.drawn, report, classes=state.classes)
         if state.account:
             state.account.add(phase, rule, report, classes=state.classes)
         return report
+
+    def embed_parts(self, rows: Tensor, phase: Phase, step: int) -> list[Tensor]:
+        """Return h_i of the rows of a round: of D_u, of D_r in train mode, and of held-out ones without a gradient."""
+        # D_r comes first: in train mode it moves running statistics, which a gradient in eval mode still needs as they
+        # were when it went forward.
+        state, parts = self.state, batches.parts_of(rows, phase.joint)
+        found = [torch.zeros(0, state.model.embedding)] * len(parts)
+        for place in (REMAINING, FORGET, HELD_OUT):
+            if len(parts[place]):
+                state.networks.train(place == REMAINING)
+                with torch.set_grad_enabled(torch.is_grad_enabled() and place != HELD_OUT):
+                    found[place] = state.embed(parts[place], phase, step)
+        state.networks.eval()
+        return found
+
+    def round_of(self, rule: JointRounds, g: Sequence[Tensor], gradients: Sequence[Tensor], omega: float) -> float:
+        """Take one round's step; return ‖θ_after − θ_before‖²."""
+        before = self.state.snapshot()
+        rule.descend(g, gradients, omega)
+        return self.state.change_squared(before)
 
     def _under_way_dict(self) -> dict[str, Any]:
         """Return what must be known of a phase to go on with its next part."""
@@ -544,14 +580,15 @@ class Role(ABC):
         for parameter, gradient in zip(rule.parameters, content["gradients"], strict=True):
             parameter.grad = None if gradient is None else gradient.to(state.device)
         state.networks.train(phase.train_mode)
-        drawn = batches.draw(state.sets, phase.over, phase.plan)
+        drawn = batches.draw(state.sets, phase.over, phase.plan, state.ids_for(phase.over))
         report = Report.FromString(bytes.fromhex(content["report"]))
         before = [one.to(state.device) for one in content["before"]]
         self.under_way = PhaseUnderWay(phase, rule, drawn, report, before, content["steps"])
         self.kept = [(logits, sent) for logits, sent in content["kept"]]
         state.confidence.fresh = content["fresh"]
 
-    def _end_of(self, phase: Phase, report: Report) -> PhaseEnd:
+    def end_of(self, phase: Phase, report: Report) -> PhaseEnd:
+        """Return what a rule may need to speak to the other side."""
         links = [one.link for one in self.exchanges if one.link.peer not in phase.offline]
         timeout = self.context.federation.deadlines.step
         return PhaseEnd(phase, report, links, self._is_active, self.context.metrics.clock, timeout)

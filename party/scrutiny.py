@@ -13,24 +13,24 @@ from fedora_vfl.wire.protocol import COORDINATOR
 from party.account import Account
 from protos.fedora.v1.control_pb2 import Request
 
-LOOKS = {"observe", "residual", "dual_ascent", "influence"}  # rules that leave parameters as they are
+LOOKS = {"observe", "residual", "dual_ascent", "influence", "compare"}  # rules that leave parameters as they are
 
 
 @dataclass(frozen=True)
 class Traces:
     """What a method leaves in the account of every party that takes part in all of it."""
 
-    rule: str | None = None  # an update rule that it cannot do without
+    rules: tuple[str, ...] = ()  # update rules one of which it cannot do without
     fresh: bool = False  # whether it begins with fresh parameters
     changes: bool = True  # whether it may change parameters
 
 
 # Of the methods that come with this software. Of a method that a user has added nothing is known here.
 TRACES = {
-    "fedora": Traces(rule="dual_ascent"),
+    "fedora": Traces(rules=("dual_ascent", "joint_rounds")),
     "retrain": Traces(fresh=True),
-    "ga": Traces(rule="ascent"),
-    "ico": Traces(rule="influence"),
+    "ga": Traces(rules=("ascent",)),
+    "ico": Traces(rules=("influence",)),
     "cvfu": Traces(),
     "none": Traces(changes=False),
 }
@@ -140,8 +140,8 @@ def _traces(method: Method, account: Account, offline: bool) -> Iterator[str]:
         began = "fresh parameters" if account.fresh else "the trained model"
         yield f"it says that the method is {method.name}, and it began with {began}"
     pushed = "unlearning-loss" not in method.listed("without")
-    if traces.rule and traces.rule not in account.rules and pushed and not offline:
-        yield f"it says that the method is {method.name}, and there was no phase of {traces.rule.replace('_', ' ')}"
+    if traces.rules and not set(traces.rules) & set(account.rules) and pushed and not offline:
+        yield f"it says that the method is {method.name}, and there was no phase of {traces.rules[0].replace('_', ' ')}"
     if not traces.changes and (others := sorted(set(account.rules) - LOOKS)):
         yield f"it says that the method is {method.name}, and parameters were changed by {others[0].replace('_', ' ')}"
 

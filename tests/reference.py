@@ -23,6 +23,7 @@ from party.data.reading import read
 from party.data.split import assign
 from party.models import perceptrons
 from party.settings import load_party
+from party.unseen import stand
 from protos.fedora.v1.phase_pb2 import DualAscent, Loss, Phase, PrimalDescent, Samples
 
 
@@ -126,7 +127,12 @@ class Unlearning:
 
     def __post_init__(self) -> None:
         train = torch.arange(self.joint.train)
-        self.sets = {Samples.FORGET: self.forget, Samples.REMAINING: train[~torch.isin(train, self.forget)]}
+        self.sets = {
+            Samples.FORGET: self.forget,
+            Samples.REMAINING: train[~torch.isin(train, self.forget)],
+            # None of these data sets has validation rows.
+            Samples.TEST: torch.arange(self.joint.train, len(self.joint.labels)),
+        }
         self.parameters = [*self.joint.bottoms.parameters(), *self.joint.top.parameters()]
         self.initial = [one.detach().clone() for one in self.parameters]
         self.omega: Any = None
@@ -136,6 +142,7 @@ class Unlearning:
         self.support = [torch.zeros_like(one) for one in self.parameters]
         self.losses: list[float] = []  # L_u of every unlearning phase
         self.checkpoints: list[Any] = []
+        self.standing: dict[str, float] = {}  # of the first and the last comparison
 
     def perform(self, method: Method[R]) -> R:
         try:
@@ -156,8 +163,12 @@ class Unlearning:
             self.checkpoints.append(
                 copy.deepcopy((self._values(), self.omega, self.push, self.g, moments, self.support))
             )
+        if phase.HasField("joint") or phase.update.HasField("retreat"):
+            return self._run_joint(phase)
         before = self._values()
         batches = self._draw(phase)
+        if phase.update.HasField("observe"):
+            return self._observe(phase, torch.cat(batches))
         self.joint.bottoms.train(phase.train_mode)
         self.joint.top.train(phase.train_mode)
         run = self._ascend if phase.update.HasField("dual_ascent") else self._descend
@@ -243,6 +254,126 @@ class Unlearning:
                         one.mul_(1 - rule.fade / (1 + support / (1e-5 * float(support.mean()))))
         count = sum(len(batch) for batch in batches)
         return total / count if count else math.nan
+
+    def _observe(self, phase: Phase, rows: Tensor) -> PhaseOutcome:
+        """Look at L_u, the networks in eval mode."""
+        self._mode(False)
+        with torch.no_grad():
+            p = self.joint.logits(rows).log_softmax(dim=1)
+        entropy = -(p.exp() * p).sum(dim=1)
+        each = phase.loss.uncertainty.omega * (2 * entropy - torch.log(torch.tensor(float(p.shape[1]))))
+        return PhaseOutcome(len(rows), float(each.mean()), 0.0, 0.0, 0.0)
+
+    def _run_joint(self, phase: Phase) -> PhaseOutcome:
+        """Run joint rounds, a comparison, or a step back."""
+        found: dict[str, float] = {}
+        within = None
+        match phase.update.WhichOneof("rule"):
+            case "compare":
+                found, within = self._compare(phase)
+            case "retreat":
+                with torch.no_grad():
+                    for one, initial in zip(self.parameters, self.initial, strict=True):
+                        one.add_(initial - one, alpha=phase.update.retreat.share)
+            case _:
+                self._rounds(phase)
+        return PhaseOutcome(0, 0.0, 0.0, 0.0, 0.0, {"active": found}, within_bounds=within)
+
+    def _some(self, phase: Phase, which: Any, count: int, k: int) -> Tensor:
+        rows, seed = self.sets[which], derive(phase.plan.seed, which, k)
+        return rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:count]]
+
+    def _mode(self, train: bool) -> None:
+        self.joint.bottoms.train(train)
+        self.joint.top.train(train)
+
+    def _compare(self, phase: Phase) -> tuple[dict[str, float], bool]:
+        forget = self._some(phase, Samples.FORGET, phase.joint.forget, 0)
+        held_out = self._some(phase, phase.joint.held_out_set, phase.joint.held_out, 0)
+        self._mode(False)
+        labels = self.joint.labels
+        with torch.no_grad():
+            logits = self.joint.logits(forget), self.joint.logits(held_out)
+        gone = labels[forget][~torch.isin(labels[forget], labels[self.sets[Samples.REMAINING]])]
+        rule = phase.update.compare
+        standing = stand(logits[0], labels[forget], logits[1], labels[held_out], gone, rule)
+        if phase.update.fresh:
+            self.standing = {"accuracy": standing.held_out_accuracy}
+        self.standing["level"] = standing.mean_loss
+        return standing.figures(self.standing["accuracy"], rule), standing.holds
+
+    def _rounds(self, phase: Phase) -> None:
+        """θ ← θ − η·rms(θ_init)·Adam(∇L_r − push + ρ(θ − θ_init)), the push balanced and without what raises L_r."""
+        rule, joint = phase.update.joint_rounds, phase.joint
+        ceiling = max(rule.ceiling, self.standing.get("level", 0.0))
+        means, squares = ([torch.zeros_like(one) for one in self.parameters] for _ in range(2))
+        if phase.update.fresh:
+            self.support = [torch.zeros_like(one) for one in self.parameters]
+        self.omega = 0.0 if rule.form == DualAscent.SCALAR else [torch.zeros_like(one) for one in self.parameters]
+        for k in range(joint.rounds):
+            rows = self._some(phase, Samples.REMAINING, joint.remaining, k)
+            self._mode(True)
+            each = functional.cross_entropy(self.joint.logits(rows), self.joint.labels[rows], reduction="none")
+            gradients = self._gradients(each.mean())
+            g, gate = None, 0.0
+            if joint.forget:
+                rows = self._some(phase, Samples.FORGET, joint.forget, k)
+                self._mode(False)
+                logits = self.joint.logits(rows)
+                if phase.loss.WhichOneof("form") == "uncertainty":
+                    p = logits.log_softmax(dim=1)
+                    entropy = -(p.exp() * p).sum(dim=1)
+                    each = phase.loss.uncertainty.omega * (2 * entropy - torch.log(torch.tensor(float(p.shape[1]))))
+                else:
+                    each = functional.cross_entropy(logits, self.joint.labels[rows], reduction="none")
+                each = each.clamp(max=ceiling)
+                loss = float(each.detach().mean())
+                self.losses.append(loss)
+                g = self._gradients(each.mean())
+                gate = float(loss < ceiling)
+                if rule.form == DualAscent.SCALAR:
+                    raised = self.omega + rule.sigma / ceiling * (ceiling - loss)
+                    gate = self.omega = min(rule.omega_max, max(0.0, raised)) if gate else 0.0
+            if g is not None:
+                self.g, self.push = g, [torch.zeros_like(one) for one in g]
+            for place, one in enumerate(self.parameters):
+                total = gradients[place]
+                if g is not None and gate:
+                    total = total - self._joint_push(rule, place, g[place], gradients[place])
+                if rule.rho:
+                    total = total + rule.rho * (one.detach() - self.initial[place])
+                means[place] = means[place] * 0.9
+                means[place].add_(total, alpha=1 - 0.9)
+                squares[place] = squares[place] * 0.9
+                squares[place].addcmul_(total, total, value=1 - 0.9)
+                rising = 1 - 0.9 ** (k + 1)
+                size = float(self.initial[place].square().mean().sqrt())
+                falling = 1 - k / joint.rounds if rule.falling else 1.0
+                with torch.no_grad():
+                    direction = (means[place] / rising) / ((squares[place] / rising).sqrt() + 1e-12)
+                    one.sub_(direction, alpha=rule.step * size * falling)
+                    self.support[place] += gradients[place] * gradients[place]
+                    if rule.fade and float(self.support[place].mean()):
+                        ν = 1e-5 * float(self.support[place].mean())
+                        one.mul_(1 - rule.fade / (1 + self.support[place] / ν))
+
+    def _joint_push(self, rule: Any, place: int, g: Tensor, gradient: Tensor) -> Tensor:
+        weight: Any = self.omega
+        if rule.form == DualAscent.PARAMETERWISE:
+            measured = g / (float(g.square().mean().sqrt()) or 1.0)
+            raised = self.omega[place] + rule.sigma * (rule.gamma - measured)
+            weight = self.omega[place] = raised.clamp(0, rule.omega_max)
+        self.push[place] = g * weight
+        long, kept = float(g.norm()), g
+        along, squared = float((g * gradient).sum()), float(gradient.square().sum())
+        if rule.projected and along > 0 and squared:
+            kept = g - (along / squared) * gradient
+        return weight * kept * (float(gradient.norm()) / long) if long else torch.zeros_like(g)
+
+    def _gradients(self, loss: Tensor) -> list[Tensor]:
+        found = torch.autograd.grad(loss, self.parameters, allow_unused=True)
+        pairs = zip(self.parameters, found, strict=True)
+        return [torch.zeros_like(one) if gradient is None else gradient for one, gradient in pairs]
 
     def _rollback(self, checkpoints: int) -> None:
         values, self.omega, self.push, self.g, moments, self.support = self.checkpoints[-checkpoints]

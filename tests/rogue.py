@@ -159,8 +159,8 @@ def send_another_omega(value: float) -> None:
     """As active party, send something that the dual variable cannot be."""
     agree = DualMessages.agree
 
-    async def wrong(self: DualMessages, omega: float | None, *, most: float) -> float:
-        await agree(self, value, most=most)
+    async def wrong(self: DualMessages, omega: float | None, *, most: float, step: int = 0) -> float:
+        await agree(self, value, most=most, step=step)
         assert omega is not None
         return omega
 
@@ -171,9 +171,9 @@ def send_a_dual_of_another_phase() -> None:
     """Tell of the dual variable as if it were the next phase's."""
     send = DualMessages._send
 
-    async def wrong(self: DualMessages, dual: exchange_pb2.Dual) -> None:
+    async def wrong(self: DualMessages, dual: exchange_pb2.Dual, step: int = 0) -> None:
         later = replace(self._end, phase=Phase(number=self._end.phase.number + 1))
-        await send(DualMessages(later), dual)
+        await send(DualMessages(later), dual, step)
 
     DualMessages._send = wrong  # type: ignore[method-assign]
 

@@ -413,7 +413,12 @@ def test_a_second_request_equals_one_process_that_never_had_the_rows_of_the_firs
     assert isinstance(later.unlearn, Fedora)
     unlearning = reference.Unlearning(joint, requested({"samples": 30}, joint, later.seed))
     task = UnlearningTask(
-        job.train, classes=2, forget=30, remaining=joint.train - 30, seed=derive(later.seed, "unlearn")
+        job.train,
+        classes=2,
+        forget=30,
+        remaining=joint.train - 30,
+        seed=derive(later.seed, "unlearn"),
+        test=len(joint.labels) - joint.train,
     )
     unlearning.perform(self_scaling.auto(Problem(later.unlearn, task)))
     joint.assert_saved(tmp_path / "second", "unlearned")

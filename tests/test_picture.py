@@ -62,7 +62,7 @@ def test_the_level_is_the_one_that_the_run_had_to_reach() -> None:
 
     assert level() == pytest.approx(0.9 * 2 * math.log(4))
     assert level(omega=3.0) == pytest.approx(0.9 * 3 * math.log(4))
-    assert level(gamma=1.5) == 1.5
+    assert level(goal="uncertain", gamma=1.5) == 1.5
     assert level(steps="paper", reduction="sum") == pytest.approx(FORGET * 0.9 * 2 * math.log(4))
 
 

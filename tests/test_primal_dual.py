@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import Parameter, functional
 
-from coordinator.methods import PhaseOutcome, Rollback, UnlearningTask, self_scaling
+from coordinator.methods import PhaseOutcome, UnlearningTask, self_scaling
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.primal_dual import Problem
 from coordinator.methods.step_sizes import StepSizes
@@ -433,25 +433,45 @@ def problem(**settings: Any) -> Problem:
     return Problem(Fedora(**settings), case)
 
 
-@given(bad=st.lists(st.booleans(), max_size=300), goal=st.sampled_from(["as-retrained", "uncertain"]))
-def test_however_a_run_goes_no_more_marks_are_taken_back_than_parties_keep(bad: list[bool], goal: str) -> None:
-    method, kept, turns = self_scaling.auto(problem(goal=goal)), 0, iter([False, *bad])
-    step = next(method)
-    outcome = PhaseOutcome(0, 0.0, 0.0, 0.0, 0.0)
+@given(held=st.lists(st.booleans(), max_size=5), kept=st.lists(st.booleans(), max_size=5))
+def test_however_comparisons_come_out_a_run_ends_and_goes_back_twice_at_most(
+    held: list[bool], kept: list[bool]
+) -> None:
+    method, looks, backs = self_scaling.auto(problem()), iter(held), iter(kept)
+    phases = []
+    phase = next(method)
     try:
         while True:
-            if isinstance(step, Rollback):
-                assert 0 < step.checkpoints <= kept
-                kept -= step.checkpoints
-            else:
-                kept = min(2, kept + 1) if step.checkpoint else kept
-                rows = math.ceil(step.over.share * (100 if step.over.set == phase_pb2.Samples.FORGET else 2000))
-                descent = step.update.HasField("primal_descent")
-                loss = 100.0 if descent and next(turns, False) else 0.1
-                outcome = PhaseOutcome(rows, loss, 0.0, 0.0, 0.0)
-            step = method.send(outcome)
+            assert isinstance(phase, phase_pb2.Phase)
+            phases.append(phase)
+            bit = float(next(backs, True))
+            found = {"active": {"accuracy_kept": bit}} if phase.update.HasField("compare") else {}
+            phase = method.send(PhaseOutcome(0, 0.0, 0.0, 0.0, 0.0, found, within_bounds=next(looks, False)))
     except StopIteration as stop:
-        assert stop.value.rounds >= 1
+        rules = [one.update.WhichOneof("rule") for one in phases]
+        assert rules[0] == rules[-1] == "compare" and rules.count("retreat") <= 2
+        assert stop.value.rounds == sum(one.joint.rounds for one in phases if one.update.HasField("joint_rounds"))
+
+
+@pytest.mark.parametrize(("forget", "share"), [(1, 0.01), (50, 0.01), (3000, 0.08), (12_000, 0.08)])
+def test_what_a_run_exchanges_follows_the_request(forget: int, share: float) -> None:
+    train = Train(epochs=10, batch_size=128)
+    task = UnlearningTask(train, classes=10, forget=forget, remaining=30_000 - forget, seed=1, test=5000)
+    rows, phases = 0.0, []
+    method = self_scaling.auto(Problem(Fedora(), task))
+    phase = next(method)
+    try:
+        while True:
+            assert isinstance(phase, phase_pb2.Phase)
+            joint = phase.joint
+            both_ways = 0 if phase.forward_only else joint.forget + joint.remaining
+            rows += joint.rounds * (joint.forget + joint.remaining + joint.held_out + both_ways) / 2
+            phases.append(phase)
+            phase = method.send(PhaseOutcome(0, 0.0, 0.0, 0.0, 0.0))
+    except StopIteration:
+        assert rows <= share * 10 * task.remaining
+    training = 10 * math.ceil(task.remaining / train.batch_size)
+    assert sum(one.joint.rounds for one in phases) <= 2 * share * training + 8 + 3
 
 
 # Step sizes

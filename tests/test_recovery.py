@@ -30,7 +30,7 @@ DEADLINES = Deadlines(join=60, step=20, silence=4)
 MEMBERS = (COORDINATOR, "passive-1", "passive-2", "active")
 
 FORGETTING = content(
-    unlearn={"method": "fedora", "budget": 0.3, "scales": {"push_rounds": 4, "recovery_rounds": 2}},
+    unlearn={"method": "fedora", "budget": 0.3, "scales": {"rounds": 6}},
     compare=[{"method": "cvfu", "rounds": 2, "offline": "passive-2"}, "retrain"],
     backdoor={"target": 9},
 )

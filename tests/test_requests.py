@@ -290,7 +290,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "two kinds": ({"forget": {"ids": ["p0001"], "classes": ["no"]}}, "has ids and classes"),
     "a file, unread": ({"forget": {"ids": "who.txt"}}, "'who.txt' is a file, which the command line should have read"),
     "γ": (
-        {"forget": {"samples": 3}, "unlearn": {"gamma": 1.4}},
+        {"forget": {"samples": 3}, "unlearn": {"goal": "uncertain", "gamma": 1.4}},
         "unlearn.gamma: 1.4 cannot be reached; the largest value that L_u takes here is 1.38629",
     ),
     "γ of a sum": (

@@ -83,7 +83,7 @@ def assert_same_models(one: Path, other: Path) -> None:
 
 JOBS: dict[str, dict[str, Any]] = {
     "every method, one after the other": content(
-        unlearn={"method": "fedora", "budget": 0.3, "scales": {"push_rounds": 6, "recovery_rounds": 2}},
+        unlearn={"method": "fedora", "budget": 0.3, "scales": {"rounds": 8}},
         compare=[
             {"method": "ga", "rounds": 2},
             {"method": "ico", "rounds": 2},
@@ -228,7 +228,7 @@ async def forget_with(unlearn: dict[str, Any], out: Path, cut_after: set[int]) -
 @pytest.mark.parametrize(
     "unlearn",
     [
-        {"method": "fedora", "budget": 0.3, "scales": {"push_rounds": 5, "recovery_rounds": 2}},
+        {"method": "fedora", "budget": 0.3, "scales": {"rounds": 7}},
         {"method": "cvfu", "rounds": 3, "offline": "passive-1"},
     ],
     ids=lambda unlearn: str(unlearn["method"]),

@@ -81,6 +81,7 @@ def test_distributed_unlearning_equals_one_process(name: str, tmp_path: Path) ->
         forget=len(unlearning.forget),
         remaining=joint.train - len(unlearning.forget),
         seed=derive(job.seed, "unlearn"),
+        test=len(joint.labels) - joint.train,
     )
     problem = Problem(job.unlearn, case)
     method = paper_steps.paper if job.unlearn.steps == "paper" else self_scaling.auto

@@ -52,6 +52,8 @@ class UnlearningTask:
     # Of the original model, once it is measured: mean cross-entropy of test rows of the classes that D_u has.
     held_out_loss: float | None = None
     whole_classes: bool = False  # whether no row of these classes remains
+    validation: int = 0  # rows
+    test: int = 0  # rows
 
 
 @dataclass(frozen=True)

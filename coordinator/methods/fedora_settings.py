@@ -7,7 +7,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 
 from coordinator.methods.registry import Unlearn
 from coordinator.train import Train
-from fedora_vfl.settings.bounds import BatchSize, Rounds, RoundsOrNone
+from fedora_vfl.settings.bounds import BatchSize, Rounds
 from fedora_vfl.settings.files import Settings
 
 
@@ -17,23 +17,18 @@ class Scales(Settings):
     Null takes what suits the goal. docs/unlearning.md says what each is for.
     """
 
-    push_rounds: Rounds = 40  # at most
-    push_share: Annotated[float, Field(gt=0, le=1)] | None = None  # of the budget; 0.6, or 1 for `uncertain`
-    passes: PositiveFloat | None = None  # over D_u, at most, in rounds that push; 8, or any number for `uncertain`
-    dual_step: PositiveFloat = 0.5  # σ, in units of L_u's largest value
-    omega_max: PositiveFloat | None = None  # 1.2, or 4 for `uncertain`
-    margin: Annotated[float, Field(ge=0, lt=1)] | None = None  # above γ; 0, or 0.07 for `uncertain`
-    rate: PositiveFloat = 4.0  # τ, in units of the training's own rate
-    warm_up: RoundsOrNone = 5  # rounds over which τ grows to its full size
-    decay: bool = True  # whether τ falls to 0 in the end
-    balanced: bool = True  # whether the push is measured against the gradient of L_r
-    taking_away: bool | None = None  # whether the push may only take parameters towards 0; yes, or no for `uncertain`
-    rounds_after: RoundsOrNone = 14  # so long the constraint is watched once it holds
-    rest: bool = True  # whether Ω is 0 while the constraint holds
-    guard: bool = True  # whether rounds that break the model are taken back
-    recovery_rounds: RoundsOrNone = 12
-    recovery_steps: Rounds = 64  # at least
-    fade: Annotated[float, Field(ge=0, lt=1)] = 0.1  # share by which a value without any support fades in a step
+    rounds: Rounds = 64  # at most
+    push_share: Annotated[float, Field(gt=0, le=1)] | None = None  # of the rounds; 0.5, or 1 for `uncertain`
+    passes: PositiveFloat | None = None  # over D_u, at most; 4, or any number for `uncertain`
+    dual_step: PositiveFloat = 1.0  # σ, in units of the ceiling
+    omega_max: PositiveFloat | None = None  # 1, or 4 for `uncertain`
+    ceiling: Annotated[float, Field(gt=0, le=1)] | None = None  # of L_u, as a share of its largest; 0.5, or 0.97
+    step: PositiveFloat = 0.03  # of a tensor's size, with the largest budget
+    projected: bool = True  # whether the push leaves out what would raise L_r
+    fade: Annotated[float, Field(ge=0, lt=1)] = 0.1  # share by which a value without any support fades in a round
+    early_stop: bool = True  # whether recovery ends once D_u is like rows never seen
+    decay: bool = True  # whether the step falls to 0 in recovery
+    guard: bool = True  # whether a model that lost accuracy is taken back part of the way
 
     def filled(self, defaults: Mapping[str, Any]) -> "Scales":
         """Return the scales with what is null taken from elsewhere."""
@@ -66,13 +61,14 @@ class Fedora(Unlearn):
     goal: Literal["as-retrained", "uncertain"] = "as-retrained"
     steps: Literal["auto", "paper"] = "auto"
     dual: Literal["scalar", "parameterwise"] = "scalar"
-    budget: Annotated[float, Field(gt=0, le=1)] = 0.16  # auto: rows exchanged, as a share of what retraining takes
+    # auto: rows exchanged, as a share of what retraining takes; from 0.01 for 50 rows to 0.08 for a tenth of all
+    budget: Annotated[float, Field(gt=0, le=1)] | None = None
     scales: Scales = Scales()  # auto
     rounds: Rounds | None = None  # K; paper: 20
     delta: Annotated[float, Field(ge=0, le=1)] | None = None  # δ, share of D_r per round; paper: 0.05
     omega: PositiveFloat = 2.0  # ω
     reduction: Literal["mean", "sum"] = "mean"  # of L_u over D_u
-    gamma: float | None = None  # γ, the level that L_u must reach; 0.9 of its largest value
+    gamma: float | None = None  # γ, the level that L_u must reach; 0.9 of its largest value, or measured
     sigma: PositiveFloat | None = None  # σ, the dual step
     tau: PositiveFloat | None = None  # τ, the primal step
     rho: NonNegativeFloat = 0.0  # ρ, the pull towards the trained model
@@ -91,7 +87,7 @@ class Fedora(Unlearn):
 
     def most_rounds(self, train: Train) -> int:
         """Return K, at most."""
-        return self.rounds or (PAPER_ROUNDS if self.steps == "paper" else self.scales.push_rounds)
+        return self.rounds or (PAPER_ROUNDS if self.steps == "paper" else self.scales.rounds)
 
     @model_validator(mode="after")
     def _steps_fit(self) -> Self:
@@ -101,6 +97,8 @@ class Fedora(Unlearn):
         if idle:
             other = "auto" if self.steps == "paper" else "paper"
             raise ValueError(f"`{min(idle)}` has no effect with `steps: {self.steps}`; it belongs to `steps: {other}`")
+        if self.steps == "auto" and self.goal == "as-retrained" and self.dual == "scalar" and self.gamma is not None:
+            raise ValueError("`gamma` has no effect with `goal: as-retrained`, which measures it on rows never seen")
         if self.beta >= self.alpha:
             raise ValueError(f"`beta` is {self.beta:g}; it should be below `alpha`, which is {self.alpha:g}")
         if self.delta == 0 and self.steps == "auto":

@@ -2,6 +2,7 @@
 
     python -m fedora_vfl.bench.scaling --set digits --set income --request backdoor --seed 0 --out runs/scaling
     python -m fedora_vfl.bench.scaling --set digits --request backdoor --part all --seed 0 --seed 1 --out runs/parts
+    python -m fedora_vfl.bench.scaling --set digits --request backdoor --robustness --out runs/robustness
 
 Every cell is an ordinary job on a local cluster of real processes; its figures are kept in cells.csv as soon as it is
 done, so that a stopped run goes on where it was. A set is digits, income, or an npz file in MedMNIST's layout.
@@ -10,6 +11,7 @@ done, so that a stopped run goes on where it was. A set is digits, income, or an
 import asyncio
 import csv
 import io
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
@@ -30,6 +32,7 @@ COLUMNS = (
     "set",
     "request",
     "part",
+    "training",
     "seed",
     *(f"{model} {one}" for one in FIGURES for model in ("original", "unlearned", "retrain")),
     *COSTS,
@@ -39,16 +42,15 @@ COLUMNS = (
 PARTS: dict[str, dict[str, Any]] = {
     "full": {},
     "no push": {"without": ["unlearning-loss"]},
-    "no recovery": {"scales": {"recovery_rounds": 0}},
-    "a push that may teach": {"scales": {"taking_away": False}},
+    "no recovery": {"scales": {"push_share": 1}},
+    "a push that may raise L_r": {"scales": {"projected": False}},
     "no fading": {"scales": {"fade": 0}},
-    "no balance": {"scales": {"balanced": False}},
-    "the training's rate": {"scales": {"rate": 1}},
-    "no warm-up": {"scales": {"warm_up": 0}},
-    "no decay": {"scales": {"decay": False}},
-    "no watch": {"scales": {"rounds_after": 1}},
-    "no rest for Ω": {"scales": {"rest": False}},
-    "ten long rounds": {"scales": {"push_rounds": 10, "warm_up": 2, "rounds_after": 4}},
+    "half the step": {"scales": {"step": 0.015}},
+    "twice the step": {"scales": {"step": 0.06}},
+    "pushed to guessing": {"scales": {"ceiling": 1}},
+    "no end before the budget": {"scales": {"early_stop": False}},
+    "no falling steps": {"scales": {"decay": False}},
+    "twenty rounds": {"scales": {"rounds": 20}},
     "parameterwise": {"dual": "parameterwise"},
     "goal uncertain": {"goal": "uncertain"},
     "fixed steps": {"without": ["adaptive-steps"]},
@@ -59,8 +61,21 @@ PARTS: dict[str, dict[str, Any]] = {
     "paper, fixed steps": {"steps": "paper", "without": ["adaptive-steps"]},
 }
 
+# How the original model, and Retrain, are trained, by name: what `--robustness` goes through.
+TRAININGS: dict[str, dict[str, Any]] = {
+    "as above": {},
+    **{f"Adam {lr:g}": {"train": {"lr": lr}} for lr in (0.0002, 0.005, 0.02, 0.05)},
+    **{f"SGD {lr:g}": {"train": {"optimizer": "sgd", "lr": lr}} for lr in (0.01, 0.1)},
+    **{f"{epochs} epochs": {"train": {"epochs": epochs}} for epochs in (2, 100)},
+    **{f"batches of {rows}": {"train": {"batch_size": rows}} for rows in (16, 512)},
+    **{f"embeddings of {width}": {"model": {"embedding": width}} for width in (4, 512)},
+    "MLP": {"model": {"bottom": "mlp", "channels": None}},
+}
 
-def job(name: str, request: str, part: str, seed: int, *, limit: int | None, epochs: int | None) -> Job:
+
+def job(
+    name: str, request: str, part: str, seed: int, *, limit: int | None, epochs: int | None, training: str = "as above"
+) -> Job:
     """Return one cell as a job."""
     images = name != "income"
     data: dict[str, Any] = {"source": name} if name in ("digits", "income") else {"source": "npz", "path": name}
@@ -74,6 +89,9 @@ def job(name: str, request: str, part: str, seed: int, *, limit: int | None, epo
     }
     if images:
         content["model"] = {"bottom": "cnn", "channels": [16, 32], "embedding": 32, "top": [64]}
+    for section, changes in TRAININGS[training].items():
+        changed = {**content.get(section, {}), **changes}
+        content[section] = {key: value for key, value in changed.items() if value is not None}
     if request == "backdoor":
         content["backdoor"] = {"target": str((seed + 2) % 8) if images else ">50K"}
     return check(content, Job, origin=f"{name}, {request}")
@@ -119,11 +137,11 @@ def write_cells(path: Path, cells: list[dict[str, Any]]) -> None:
 
 def summary(cells: list[dict[str, str]]) -> Iterator[list[str]]:
     """Yield a line per set, request and part: means over seeds, as original → unlearned (Retrain)."""
-    groups: dict[tuple[str, str, str], list[dict[str, str]]] = {}
+    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for cell in cells:
-        groups.setdefault((cell["set"], cell["request"], cell["part"]), []).append(cell)
-    for (name, request, part), group in groups.items():
-        line = [Path(name).stem, request, part, str(len(group))]
+        groups.setdefault(tuple(cell[one] for one in ("set", "request", "part", "training")), []).append(cell)
+    for (name, request, part, training), group in groups.items():
+        line = [Path(name).stem, request, part, training, str(len(group))]
         for figure in FIGURES:
             values = [
                 [float(cell[f"{model} {figure}"] or "nan") for cell in group]
@@ -138,6 +156,7 @@ HEADER = (
     "set",
     "request",
     "part",
+    "training",
     "seeds",
     "test",
     "forgotten classes",
@@ -154,6 +173,7 @@ def main(
     request: Annotated[list[str], typer.Option(help="backdoor, label, clean, or a number of rows; repeatable.")],
     part: Annotated[list[str] | None, typer.Option(help=f"{', '.join(PARTS)}, or all; repeatable. [full]")] = None,
     seed: Annotated[list[int] | None, typer.Option(help="Repeatable. [0]")] = None,
+    robustness: Annotated[bool, typer.Option(help="Go through models that were trained in other ways.")] = False,
     limit: Annotated[int | None, typer.Option(help="So many training rows.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Of the original training.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for cells.csv and table.md.")] = Path("runs/scaling"),
@@ -161,17 +181,17 @@ def main(
     """Run the cells that are not done yet and print the table."""
     parts = list(PARTS) if part == ["all"] else part or ["full"]
     cells: list[dict[str, Any]] = [dict(cell) for cell in read_cells(out / "cells.csv")]
-    done = {(cell["set"], cell["request"], cell["part"], str(cell["seed"])) for cell in cells}
-    for name in sets:
-        for asked in request:
-            for chosen in parts:
-                for number in seed or [0]:
-                    if (name, asked, chosen, str(number)) in done or (name == "income" and asked == "label"):
-                        continue  # forgetting one of two classes leaves nothing to tell apart
-                    print(f"{name}, {asked}, {chosen}, seed {number}", flush=True)
-                    figures = run_cell(job(name, asked, chosen, number, limit=limit, epochs=epochs), out / "run")
-                    cells.append({"set": name, "request": asked, "part": chosen, "seed": number, **figures})
-                    write_cells(out / "cells.csv", cells)
+    known = ("set", "request", "part", "training", "seed")
+    done = {tuple(str(cell[one]) for one in known) for cell in cells}
+    trainings = list(TRAININGS) if robustness else ["as above"]
+    for cell in itertools.product(sets, request, parts, trainings, seed or [0]):
+        name, asked, chosen, training, number = cell
+        if tuple(map(str, cell)) in done or (name == "income" and (asked == "label" or training == "MLP")):
+            continue  # one of two classes leaves nothing to tell apart, and Income has MLPs anyway
+        print(f"{name}, {asked}, {chosen}, {training}, seed {number}", flush=True)
+        wanted = job(name, asked, chosen, number, limit=limit, epochs=epochs, training=training)
+        cells.append({**dict(zip(known, cell, strict=True)), **run_cell(wanted, out / "run")})
+        write_cells(out / "cells.csv", cells)
     lines = list(summary(read_cells(out / "cells.csv")))
     table = Table(*HEADER, title="original → unlearned (Retrain); costs as shares of Retrain's", title_justify="left")
     for line in lines:

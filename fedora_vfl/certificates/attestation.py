@@ -40,7 +40,10 @@ Figures = dict[str, float | None]
 SECRET_BYTES = 32  # of a request, shared by its parties
 
 # Documents of earlier forms, and the last release that reads them.
-EARLIER = dict.fromkeys(("fedora-certificate-1", "fedora-statement-1", "fedora-request-1"), "0.4.0")
+EARLIER = {
+    **dict.fromkeys(("fedora-certificate-1", "fedora-statement-1", "fedora-request-1"), "0.4.0"),
+    **dict.fromkeys(("fedora-certificate-2", "fedora-statement-2"), "0.5.0"),
+}
 
 
 class Record(BaseModel):
@@ -77,6 +80,21 @@ class Uncertainty(Record):
     classes: Annotated[Count, Field(ge=1)]  # C
     reduction: Literal["mean", "sum"] = "mean"
     gamma: float | None = None  # γ; none for a method without the constraint
+
+
+class Unseen(Record):
+    """The final model on rows to forget beside rows that were never seen, as the active party measured it."""
+
+    forgotten_level: NonNegativeFloat  # L_u of the goal `as-retrained`: mean loss, cut off at its ceiling
+    forgotten_rows: PositiveInt
+    unseen_level: NonNegativeFloat  # γ: the same of held-out rows of the same classes
+    unseen_rows: PositiveInt
+    tolerance: NonNegativeFloat  # two standard errors of the difference
+
+    @property
+    def alike(self) -> bool:
+        """Whether there is no difference."""
+        return abs(self.forgotten_level - self.unseen_level) <= self.tolerance
 
 
 class SavedModel(Record):
@@ -117,7 +135,7 @@ class CountedBytes(Record):
 class Attestation(Record):
     """A party's statement. Figures it does not know, or that the method does not have, are null."""
 
-    format: Literal["fedora-statement-2"] = "fedora-statement-2"
+    format: Literal["fedora-statement-3"] = "fedora-statement-3"
     job: JobId
     party: Name
     role: Literal["active", "passive"]
@@ -135,10 +153,11 @@ class Attestation(Record):
     bytes: dict[str, CountedBytes]  # by kind of message
     uncertainty: Uncertainty | None  # active party
     metrics: dict[str, Figures] | None  # active party: by model, figures by name
+    unseen: Unseen | None = None  # active party, after `goal: as-retrained`
 
     @model_validator(mode="after")
     def _labels_are_the_active_party_s(self) -> Self:
-        if self.role == "passive" and (self.uncertainty or self.metrics):
+        if self.role == "passive" and (self.uncertainty or self.metrics or self.unseen):
             raise ValueError(f"{self.party} is passive and has no labels, so it cannot state a loss or metrics")
         return self
 

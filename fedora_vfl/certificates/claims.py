@@ -3,11 +3,25 @@
 A changed sentence is a new format of the certificate: see FORMAT in fedora_vfl/certificates/form.py.
 """
 
+from fedora_vfl.certificates.attestation import Unseen
+
 ALWAYS = (
     "Every party states under its own signature that it took the rows of the request, the same as every other party, "
     "out of its training rows, by which method and settings, when, which phases it has run since, and which files hold "
     "its model before and after.",
     "All figures under `metrics` are the active party's, under its signature.",
+)
+
+ALIKE = (
+    "The forgotten rows look like rows never seen: the mean loss of {forgotten_rows} of them, {forgotten_level:.4f}, "
+    "and that of {unseen_rows} held-out rows of the same classes, {unseen_level:.4f}, differ by no more than "
+    "{tolerance:.4f}, two standard errors, which 95 of 100 samples keep within where there is no difference."
+)
+
+NOT_ALIKE = (
+    "The forgotten rows are not claimed to look like rows never seen: the mean loss of {forgotten_rows} of them is "
+    "{forgotten_level:.4f}, that of {unseen_rows} held-out rows of the same classes {unseen_level:.4f}: they differ "
+    "by more than {tolerance:.4f}. Rows with wrong labels have no unseen likes: their loss should be the larger one."
 )
 
 FEASIBLE = "The final model meets the constraint: L_u, the uncertainty loss on the forgotten rows, is at least γ."
@@ -52,20 +66,27 @@ NOT_STATIONARY = (
 NOT_MEASURED = "The stationarity residual was not measured: nothing is said of how near an optimum the model is."
 
 
-def claims(dual: str | None, shortfall: float | None) -> list[str]:
-    """Say what a certificate claims, by the form of the dual variable and the constraint residual."""
+def claims(dual: str | None, shortfall: float | None, unseen: Unseen | None = None) -> list[str]:
+    """Say what a certificate claims, by the form of the dual variable, constraint residual, and rows never seen."""
     feasible = [FEASIBLE] if dual == "scalar" and shortfall == 0 else []
-    return [*ALWAYS, *feasible, *([OPTIMALITY] if dual == "scalar" else [])]
+    alike = [ALIKE.format(**unseen.model_dump())] if unseen and unseen.alike else []
+    return [*ALWAYS, *feasible, *alike, *([OPTIMALITY] if dual == "scalar" else [])]
 
 
 def does_not_claim(
-    dual: str | None, goal: str | None, shortfall: float | None, stationarity: float | None
+    dual: str | None,
+    goal: str | None,
+    shortfall: float | None,
+    stationarity: float | None,
+    unseen: Unseen | None = None,
 ) -> list[str]:
     """Say what a certificate does not claim, by form, goal, constraint residual and stationarity residual."""
     if dual is None:
         return [NO_DUAL, *NEVER]
     said = [PARAMETERWISE] if dual == "parameterwise" else []
-    if dual == "scalar" and shortfall != 0:
+    if unseen:
+        said += [] if unseen.alike else [NOT_ALIKE.format(**unseen.model_dump())]
+    elif dual == "scalar" and shortfall != 0:
         said.append(NOT_FEASIBLE)
     if goal == "as-retrained":
         said.append(RECOVERED)

@@ -20,6 +20,7 @@ from fedora_vfl.certificates.attestation import (
     ScalarDual,
     Time,
     Uncertainty,
+    Unseen,
     check_form,
 )
 from fedora_vfl.certificates.joint import Asked, JointRequest, JointStatement, Method, ModelNames, Parties, digest
@@ -28,7 +29,7 @@ from fedora_vfl.signing import canonical
 from fedora_vfl.wire.protocol import COORDINATOR
 
 # Raised whenever a field, or a sentence in claims.py, changes: a certificate is held to the form and words of its time.
-FORMAT = "fedora-certificate-2"
+FORMAT = "fedora-certificate-3"
 
 NO_SLACKNESS = {
     "parameterwise": "Complementary slackness belongs to the scalar form; the parameterwise form compares γ with the "
@@ -56,6 +57,7 @@ class Final(Record):
     stationarity_residual: NonNegativeFloat | None
     residual_rows: PositiveInt | None
     change: NonNegativeFloat  # ‖Θ − Θ_init‖
+    unseen: Unseen | None = None
 
 
 class PhaseBytes(Record):
@@ -103,7 +105,7 @@ class Seal(Record):
 class Certificate(Record):
     """The whole."""
 
-    format: Literal["fedora-certificate-2"]
+    format: Literal["fedora-certificate-3"]
     job: JobId
     time: Time
     software: str
@@ -116,6 +118,7 @@ class Certificate(Record):
     rows: dict[Name, Rows]
     metrics: dict[Name, Figures]
     gaps: dict[str, float] | None
+    gap_deviations: dict[str, float] | None  # the same in standard deviations between Retrains, where there are several
     bytes: Bytes
     seconds: NonNegativeFloat
     claims: list[str]
@@ -176,6 +179,7 @@ def final(stated: Mapping[str, Attestation], active: str) -> dict[str, Any]:
         "stationarity_residual": None if measured is None else root_of_sum(squares),
         "residual_rows": None if measured is None else measured.rows,
         "change": root_of_sum(one.change_squared for one in stated.values()),
+        "unseen": None if (unseen := stated[active].unseen) is None else unseen.model_dump(),
     }
 
 
@@ -224,15 +228,6 @@ def combined_dual(duals: Sequence[Dual | None]) -> Dual | None:
         positive_share=sum(one.positive_share * one.parameters for one in parts) / max(1, parameters),
         parameters=parameters,
     )
-
-
-def gaps(metrics: Mapping[str, Mapping[str, float | None]]) -> dict[str, float] | None:
-    """Return every figure's distance from the retrained model's; None where nothing was retrained."""
-    if "retrain" not in metrics or "unlearned" not in metrics:
-        return None
-    retrained = metrics["retrain"]
-    pairs = {name: (value, retrained.get(name)) for name, value in metrics["unlearned"].items()}
-    return {name: one - other for name, (one, other) in pairs.items() if one is not None and other is not None}
 
 
 def root_of_sum(squares: Iterable[float]) -> float:

@@ -6,8 +6,9 @@ from typing import Any
 from fedora_vfl.certificates.attestation import Attestation
 from fedora_vfl.certificates.claims import claims, does_not_claim
 from fedora_vfl.certificates.consistency import contradictions
-from fedora_vfl.certificates.form import FORMAT, LinkBytes, PhaseBytes, final, gaps, read, sealed_bytes
+from fedora_vfl.certificates.form import FORMAT, LinkBytes, PhaseBytes, final, read, sealed_bytes
 from fedora_vfl.certificates.joint import Asked, JointStatement, digest
+from fedora_vfl.certificates.retrains import gap_deviations, gaps
 from fedora_vfl.errors import CertificateError, FedoraError, PartyError
 from fedora_vfl.settings.files import check
 from fedora_vfl.signing import SigningKey, canonical, parse_canonical, verify
@@ -64,6 +65,7 @@ def certificate(
     stated = {name: check(one["statement"], Attestation, origin=name) for name, one in signed.items()}
     standing, metrics = final(stated, joint.parties.active), dict(stated[joint.parties.active].metrics or {})
     shortfall, stationarity = standing["constraint_residual"], standing["stationarity_residual"]
+    unseen = stated[joint.parties.active].unseen
     request = {"rows": joint.request.rows, "commitment": joint.request.commitment}
     content: dict[str, Any] = {
         **joint.model_dump(),
@@ -74,10 +76,11 @@ def certificate(
         "rows": {name: one.rows.model_dump() for name, one in stated.items()},
         "metrics": metrics,
         "gaps": gaps(metrics),
+        "gap_deviations": gap_deviations(metrics),
         "bytes": _known(traffic),
         "seconds": seconds,
-        "claims": claims(joint.method.dual, shortfall),
-        "does_not_claim": does_not_claim(joint.method.dual, joint.method.goal, shortfall, stationarity),
+        "claims": claims(joint.method.dual, shortfall, unseen),
+        "does_not_claim": does_not_claim(joint.method.dual, joint.method.goal, shortfall, stationarity, unseen),
         "statements": signed,
     }
     sealed = content | {COORDINATOR: {"public_key": key.public, "signature": key.sign(sealed_bytes(content))}}

@@ -83,13 +83,15 @@ def statement(
     residual_rows: int | None = None,
     uncertainty: Mapping[str, Any] | None = None,
     metrics: Mapping[str, Mapping[str, float | None]] | None = None,
+    unseen: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Put a party's statement together; it ends here and now.
 
     `before` and `after` are the model files, whose digests are taken. `dual` is `{"form": "scalar",
     "omega": Ω}` or `{"form": "parameterwise", "norm": …, "largest": …, "positive_share": …, "parameters": …}`.
     `traffic` has protobuf bytes sent and received by kind of message. The active party adds `uncertainty`, `{"loss":
-    L_u, "weight": ω, "classes": C, "gamma": γ}`, and `metrics`, figures by model: `{"unlearned": {…}, …}`.
+    L_u, "weight": ω, "classes": C, "gamma": γ}`, `metrics`, figures by model: `{"unlearned": {…}, …}`, and
+    `unseen`, the last comparison with rows never seen.
     """
     content = {
         "job": job,
@@ -109,6 +111,7 @@ def statement(
         "bytes": {kind: _traffic(*counted) for kind, counted in traffic.items()},
         "uncertainty": dict(uncertainty) if uncertainty else None,
         "metrics": None if metrics is None else {model: dict(figures) for model, figures in metrics.items()},
+        "unseen": dict(unseen) if unseen else None,
     }
     return check(content, Attestation, origin=f"{party}'s statement").model_dump()
 

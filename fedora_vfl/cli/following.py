@@ -10,6 +10,7 @@ from rich.table import Column
 
 from coordinator.methods.primal_dual import RECOVERY, REMAINING_PHASE, UNLEARNING
 from coordinator.methods.proof import NAME as CERTIFICATE
+from coordinator.methods.self_scaling import COMPARISON, RETREAT
 from fedora_vfl.errors import in_one_line
 from protos.fedora.v1.control_pb2 import Event, PhaseFinished, PhaseStarted
 
@@ -17,7 +18,9 @@ MEASURING = "measuring"
 # Phases that a reader takes for one stage of the job. Any other phase is a stage of its own.
 STAGES = {
     REMAINING_PHASE: UNLEARNING,
+    RETREAT: UNLEARNING,
     **dict.fromkeys(("test", "validation", "forgotten", "members", "probe"), MEASURING),
+    **dict.fromkeys(("audit-test", "audit-forgotten", "audit-members"), MEASURING),
 }
 
 # A stage is told in about this many lines, its last round always; in a terminal only the open-ended ones are.
@@ -100,7 +103,7 @@ class Follower:
         match event.WhichOneof("content"):
             case "note":
                 self._console.print(in_one_line(event.note), highlight=False, markup=False)
-            case "started":
+            case "started" if event.started.name != COMPARISON:  # a glance between two stages
                 self._start(event.started)
             case "progress" if self._stage:
                 done = event.progress.steps / max(1, event.progress.of_steps)
@@ -108,7 +111,7 @@ class Follower:
                 if told and not self._stage.open_ended and not self._stage.quiet:
                     self._stage.show({"loss": f"{event.progress.loss:.4f}"})
                 self._move(self._stage.round - 1 + done)
-            case "finished" if self._stage:
+            case "finished" if self._stage and event.finished.name != COMPARISON:
                 self._finish(self._stage, event.finished)
 
     def _start(self, started: PhaseStarted) -> None:
@@ -170,7 +173,9 @@ def _figures(finished: PhaseFinished) -> dict[str, str]:
             return {"remaining accuracy": f"{finished.accuracy:.1%}"}
         case "test":
             return {"test loss": f"{finished.loss:.4f}", "accuracy": f"{finished.accuracy:.2%}"}
-        case "validation" | "forgotten" | "members" | "probe":
+        case "audit-test":
+            return {"reference, test accuracy": f"{finished.accuracy:.2%}"}
+        case "validation" | "forgotten" | "members" | "probe" | "audit-forgotten" | "audit-members":
             return {}  # their figures come with the report, where they can be compared
         case "certificate":
             return {"L_u": f"{finished.loss:.3f}"} if finished.HasField("dual") else {}

@@ -10,6 +10,7 @@ from coordinator.methods import UnlearningTask
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.primal_dual import RECOVERY, REMAINING_PHASE, UNLEARNING, Problem
 from coordinator.methods.proof import NAME as CERTIFICATE
+from coordinator.methods.self_scaling import COMPARISON
 from coordinator.train import Train
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Story:
     tau: Series = field(default_factory=Series)
     accuracy: Series = field(default_factory=Series)
     rolled_back: list[int] = field(default_factory=list)
+    unseen_level: float | None = None  # γ, where it was measured
+    compared: bool = False  # whether D_u was held against rows never seen after the rounds
 
     @property
     def scalar(self) -> bool:
@@ -123,7 +126,13 @@ def _add(story: Story, entry: dict[str, Any]) -> None:
         story.tau.add(round, entry["step_size"])
         story.accuracy.add(round, entry["accuracy"])
     elif phase == CERTIFICATE and entry["round"] == 1:
-        story.final_uncertainty = _uncertainty(story, entry)
+        if not story.compared:
+            story.final_uncertainty = _uncertainty(story, entry)
+    elif phase == COMPARISON:
+        for told in entry["figures"].values():
+            if "unseen_level" in told:
+                story.compared = story.rounds > 0
+                story.unseen_level, story.final_uncertainty = told["unseen_level"], told["forgotten_level"]
 
 
 def _uncertainty(story: Story, entry: dict[str, Any]) -> float | None:
@@ -220,6 +229,9 @@ def _name_stretches(panel: "Axes", story: Story) -> None:
 
 
 def _draw_uncertainty(panel: "Axes", story: Story) -> None:
+    if story.problem.settings.steps == "auto" and story.problem.settings.goal == "as-retrained":
+        _draw_loss(panel, story)
+        return
     line, problem = story.uncertainty, story.problem
     _title(panel, "How unsure the model is of the rows to forget:  uncertainty loss $L_u$")
     panel.plot(line.rounds, line.values, "o-", color=BLUE, markersize=3.5)
@@ -233,6 +245,21 @@ def _draw_uncertainty(panel: "Axes", story: Story) -> None:
         panel.plot([story.rounds], [story.final_uncertainty], "D", color=BLUE, clip_on=False)
         after = "after recovery" if story.rounds > story.push_rounds else "at the end"
         named.append((story.final_uncertainty, f"{after}: {story.final_uncertainty:.3g}".replace("-", "−"), BLUE))
+    _name_lines(panel, named)
+
+
+def _draw_loss(panel: "Axes", story: Story) -> None:
+    line = story.uncertainty
+    _title(panel, "How little the model expects the labels of the rows to forget:  loss $L_u$, cut off at its ceiling")
+    panel.plot(line.rounds, line.values, "o-", color=BLUE, markersize=3.5)
+    named = []
+    if story.unseen_level is not None:
+        panel.axhline(story.unseen_level, color=ORANGE, linestyle="--", linewidth=1.8)
+        named.append((story.unseen_level, f"rows never seen: γ = {story.unseen_level:.3g}", ORANGE))
+    if story.final_uncertainty is not None and story.compared:
+        panel.plot([story.rounds], [story.final_uncertainty], "D", color=BLUE, clip_on=False)
+        named.append((story.final_uncertainty, f"after recovery: {story.final_uncertainty:.3g}", BLUE))
+    panel.set_ylim(0, 1.12 * max([*line.values, *(value for value, *_ in named), 0.1]))
     _name_lines(panel, named)
 
 

@@ -161,6 +161,11 @@ def _standing(made: "Certificate") -> list[str]:
     if final.uncertainty:
         loss, largest = final.uncertainty.loss, final.largest_uncertainty
         said.append(f"L_u is {loss:.6g}; a uniform prediction would give {largest:.6g}")
+    if final.unseen:
+        said.append(
+            f"loss of forgotten rows {final.unseen.forgotten_level:.6g}, of {final.unseen.unseen_rows} rows never seen "
+            f"{final.unseen.unseen_level:.6g}, tolerance {final.unseen.tolerance:.6g}"
+        )
     if final.uncertainty and final.constraint_residual is not None:
         said.append(
             f"γ is {final.uncertainty.gamma:.6g}; constraint residual max(0, γ − L_u) {final.constraint_residual:.6g}"

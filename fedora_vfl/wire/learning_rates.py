@@ -16,6 +16,8 @@ def learning_rate(update: Update) -> float | None:
             return _of_step(update.primal_descent)
         case "correction":
             return _of_step(update.correction)
+        case "joint_rounds":
+            return update.joint_rounds.step
         case _:
             return None
 

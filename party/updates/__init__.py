@@ -7,11 +7,12 @@ from torch.nn import Parameter
 from fedora_vfl.errors import SettingsError
 from party.updates.descent import Adam, Observe, Sgd
 from party.updates.influence import Ascent, Correction, Influence, Shift
+from party.updates.joint_rounds import Compare, JointRounds, Retreat
 from party.updates.primal_dual import DualAscent, PrimalDescent, Residual
 from party.updates.rule import PhaseEnd, Rule, RuleMemory
 from protos.fedora.v1.phase_pb2 import Update
 
-__all__ = ["RULES", "PhaseEnd", "Rule", "RuleMemory", "rule_for"]
+__all__ = ["RULES", "JointRounds", "PhaseEnd", "Rule", "RuleMemory", "rule_for"]
 
 RULES: dict[str, type[Rule]] = {
     "observe": Observe,
@@ -24,6 +25,9 @@ RULES: dict[str, type[Rule]] = {
     "influence": Influence,
     "shift": Shift,
     "correction": Correction,
+    "joint_rounds": JointRounds,
+    "retreat": Retreat,
+    "compare": Compare,
 }
 
 if set(RULES) != {one.name for one in Update.DESCRIPTOR.oneofs_by_name["rule"].fields}:

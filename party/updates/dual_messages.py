@@ -20,18 +20,19 @@ class DualMessages:
     def __init__(self, end: PhaseEnd) -> None:
         self._end = end
 
-    async def agree(self, omega: float | None, *, most: float) -> float:
+    async def agree(self, omega: float | None, *, most: float, step: int = 0) -> float:
         """Send every passive party the scalar form's Ω, or, given none, hear it from the active party.
 
-        `most` is as far as the phase can have brought it.
+        `most` is as far as the phase can have brought it, `step` the round of a joint phase, whose gradients the
+        message comes right behind.
         """
         if omega is None:
-            (dual,) = await self._receive()
+            (dual,) = await self._receive(step)
             if not 0 <= dual.omega <= most or not math.isfinite(dual.omega):
                 (link,) = self._end.links
                 raise PartyError(link.peer, f"sent {dual.omega:g} as dual variable; it should be from 0 to {most:g}")
             return dual.omega
-        await self._send(Dual(omega=omega))
+        await self._send(Dual(omega=omega), step)
         return omega
 
     async def summarise(self, summary: Mapping[str, float], values: Sequence[torch.Tensor] | None) -> None:
@@ -57,22 +58,25 @@ class DualMessages:
             dual.values.append(Tensor(encoding=FLOAT32, shape=value.shape, data=data))
         await self._send(dual)
 
-    async def _send(self, dual: Dual) -> None:
+    async def _send(self, dual: Dual, step: int = 0) -> None:
         end = self._end
         with end.clock.spend(SENDING):
             for link in end.links:
-                await link.send(Parcel(phase=end.phase.number, dual=dual), timeout=end.timeout)
+                await link.send(Parcel(phase=end.phase.number, step=step, dual=dual), timeout=end.timeout)
 
-    async def _receive(self) -> list[Dual]:
+    async def _receive(self, step: int = 0) -> list[Dual]:
         with self._end.clock.spend(WAITING):
-            return [await self._expect(link) for link in self._end.links]
+            return [await self._expect(link, step) for link in self._end.links]
 
-    async def _expect(self, link: ExchangeLink) -> Dual:
-        audited = self._end.phase.update.dual_ascent.audit
+    async def _expect(self, link: ExchangeLink, step: int) -> Dual:
+        update = self._end.phase.update
+        audited = update.dual_ascent.audit or update.joint_rounds.audit
         parcel = await expect(link, "dual", timeout=self._end.timeout, most=None if audited else 0)
         number = self._end.phase.number
         if parcel.phase != number:
             raise PartyError(link.peer, f"sent a dual variable of phase {parcel.phase} in phase {number}")
+        if parcel.step != step:
+            raise PartyError(link.peer, f"sent the dual variable of round {parcel.step} of a phase in round {step}")
         return parcel.dual
 
 

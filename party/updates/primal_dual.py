@@ -107,16 +107,16 @@ class DualAscent(Rule):
         return dual
 
     def _scalar(self, omega: float, g: list[Tensor]) -> Dual:
-        return Dual(omega, [omega * one for one in g], _lengths(g))
+        return Dual(omega, [omega * one for one in g], lengths(g))
 
     def _parameterwise(self, g: list[Tensor]) -> Dual:
         """Ω_i ← max(0, Ω_i + σ·(γ − g_i)), value by value: Algorithm 1's ascent."""
         settings, before = self.update.dual_ascent, Dual.last(self.memory)
         σ, γ, most = settings.sigma, settings.gamma, settings.omega_max or math.inf
-        measured = [_in_own_units(one) for one in g] if settings.normalised else g
+        measured = [in_own_units(one) for one in g] if settings.normalised else g
         Ω = before.values if before else [torch.zeros_like(one) for one in g]  # noqa: N806 (the paper's letter)
         Ω = [(old + σ * (γ - one)).clamp(0, most) for old, one in zip(Ω, measured, strict=True)]  # noqa: N806
-        return Dual(Ω, [one * weight for one, weight in zip(g, Ω, strict=True)], _lengths(g))
+        return Dual(Ω, [one * weight for one, weight in zip(g, Ω, strict=True)], lengths(g))
 
     async def exchange(self, end: PhaseEnd) -> None:
         """Agree on the scalar form's Ω, which the active party knows; or tell it what there is to tell of Ω_i."""
@@ -131,11 +131,7 @@ class DualAscent(Rule):
 
     def stated_dual(self) -> dict[str, Any] | None:
         """Return what a signed statement says of Ω."""
-        dual = self._settled()
-        if isinstance(dual.omega, float):
-            return {"form": "scalar", "omega": dual.omega}
-        told = {name.removeprefix("dual_"): value for name, value in dual.summary().items()}
-        return {"form": "parameterwise", **told, "parameters": sum(one.numel() for one in dual.omega)}
+        return stated(self._settled())
 
     def finish(self) -> dict[str, float]:
         """Report what is known of Ω, the gradient and the push: norms only."""
@@ -143,13 +139,21 @@ class DualAscent(Rule):
         return {
             **dual.summary(),
             "gradient_squared": sum(length**2 for length in dual.lengths),
-            "parameters_squared": sum(length**2 for length in _lengths(self.parameters)),
+            "parameters_squared": sum(length**2 for length in lengths(self.parameters)),
         }
 
     def _settled(self) -> Dual:
         dual = Dual.last(self.memory)
         assert dual is not None
         return dual
+
+
+def stated(dual: Dual) -> dict[str, Any]:
+    """Return what a signed statement says of a dual variable."""
+    if isinstance(dual.omega, float):
+        return {"form": "scalar", "omega": dual.omega}
+    told = {name.removeprefix("dual_"): value for name, value in dual.summary().items()}
+    return {"form": "parameterwise", **told, "parameters": sum(one.numel() for one in dual.omega)}
 
 
 def unlearning_loss(phase: phase_pb2.Phase, report: phase_pb2.Report) -> float:
@@ -271,12 +275,12 @@ def _squared(values: Sequence[Tensor]) -> float:
     return float(sum(float(value.detach().double().square().sum()) for value in values))
 
 
-def _lengths(values: Sequence[Tensor]) -> list[float]:
+def lengths(values: Sequence[Tensor]) -> list[float]:
     """Return the norm of each tensor."""
     return [float(value.detach().norm()) for value in values]
 
 
-def _in_own_units(value: Tensor) -> Tensor:
+def in_own_units(value: Tensor) -> Tensor:
     """Divide a tensor by its root mean square."""
     unit = float(value.square().mean().sqrt())
     return value / unit if unit else value

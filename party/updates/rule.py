@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 from torch.nn import Parameter
 
@@ -85,3 +86,11 @@ class Rule(ABC):
     def stated_dual(self) -> dict[str, Any] | None:
         """Return what a signed statement says of the dual variable, if this rule has changed it."""
         return None
+
+
+def gradients_of(parameters: Sequence[Tensor], output: Tensor, gradient: Tensor | None = None) -> list[Tensor]:
+    """Return the gradient of an output for every parameter, 0 where it does not reach; nothing for no rows."""
+    if output.dim() and not len(output):
+        return []
+    found = torch.autograd.grad(output, parameters, gradient, allow_unused=True, retain_graph=True)
+    return [torch.zeros_like(θ) if one is None else one for θ, one in zip(parameters, found, strict=True)]

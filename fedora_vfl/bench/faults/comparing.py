@@ -25,6 +25,10 @@ OF_THE_MOMENT = {
     "signature",
     "statement",
     "signed",
+    # Digests of model files, which also say which jobs' requests a model has honoured. Tensors are compared themselves.
+    "sha256",
+    "model_sha256",
+    "models",
 }
 # Books of what is not about tensors count messages that say how far a phase is, at most one a second.
 BOOKS = {"bytes", "traffic", "links", "repeated"}
@@ -34,7 +38,7 @@ BOOKS = {"bytes", "traffic", "links", "repeated"}
 class Left:
     """What a job has left."""
 
-    models: dict[str, str]  # by file: digests
+    models: dict[str, str]  # by file: digests of the tensors
     result: Any
     certificate: Any
     tensor_bytes: dict[tuple[str, ...], int]  # by link, phase, round and kind
@@ -43,7 +47,7 @@ class Left:
 def look(run: Path, results: Path) -> Left:
     """Read what a job has left."""
     models = {
-        str(path.relative_to(run / "models")): hashlib.sha256(path.read_bytes()).hexdigest()
+        str(path.relative_to(run / "models")): _tensors(path)
         for path in sorted((run / "models").rglob("*.safetensors"))
     }
     certificate = results / "certificate.json"
@@ -53,6 +57,15 @@ def look(run: Path, results: Path) -> Left:
         certificate=_lasting(json.loads(certificate.read_text())) if certificate.exists() else None,
         tensor_bytes=_tensor_bytes(results / "ledger.csv"),
     )
+
+
+def _tensors(path: Path) -> str:
+    """Return a digest of a model file's tensors, with their names, types and shapes; what else it says is left out."""
+    content = path.read_bytes()
+    begins = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:begins])
+    header.pop("__metadata__", None)
+    return hashlib.sha256(json.dumps(header, sort_keys=True).encode() + content[begins:]).hexdigest()
 
 
 def differences(one: Left, other: Left) -> Iterator[str]:

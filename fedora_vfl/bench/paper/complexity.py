@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from coordinator.methods.self_scaling import budget
 from fedora_vfl.bench.paper.store import Record
 
 BYTES_PER_VALUE = 4  # float32, as embeddings and gradients travel in all experiments
@@ -45,7 +46,8 @@ def _rows(record: Record) -> float | None:
             return (forgotten + _delta(settings) * remaining) * rounds
         case "fedora":
             epochs = record.cell["original"]["train"].get("epochs", 10)
-            return float(settings["budget"]) * float(epochs) * remaining
+            share = settings["budget"] or budget(int(forgotten), int(remaining), settings.get("goal", "as-retrained"))
+            return float(share) * float(epochs) * remaining
     return None
 
 

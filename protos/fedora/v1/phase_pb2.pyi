@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Samples(_message.Message):
-    __slots__ = ("set", "share")
+    __slots__ = ("set", "share", "part")
     class Set(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         SET_UNSPECIFIED: _ClassVar[Samples.Set]
@@ -27,9 +27,19 @@ class Samples(_message.Message):
     PROBE: Samples.Set
     SET_FIELD_NUMBER: _ClassVar[int]
     SHARE_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
     set: Samples.Set
     share: float
-    def __init__(self, set: _Optional[_Union[Samples.Set, str]] = ..., share: _Optional[float] = ...) -> None: ...
+    part: Part
+    def __init__(self, set: _Optional[_Union[Samples.Set, str]] = ..., share: _Optional[float] = ..., part: _Optional[_Union[Part, _Mapping]] = ...) -> None: ...
+
+class Part(_message.Message):
+    __slots__ = ("share", "seed")
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    share: float
+    seed: int
+    def __init__(self, share: _Optional[float] = ..., seed: _Optional[int] = ...) -> None: ...
 
 class Plan(_message.Message):
     __slots__ = ("seed", "batch_size", "shuffle")
@@ -159,6 +169,48 @@ class PrimalDescent(_message.Message):
     fade: float
     def __init__(self, sgd: _Optional[_Union[Sgd, _Mapping]] = ..., adam: _Optional[_Union[Adam, _Mapping]] = ..., rho: _Optional[float] = ..., push: _Optional[_Union[PrimalDescent.Push, str]] = ..., fade: _Optional[float] = ...) -> None: ...
 
+class JointRounds(_message.Message):
+    __slots__ = ("form", "sigma", "ceiling", "omega_max", "gamma", "step", "falling", "rho", "fade", "audit", "projected")
+    FORM_FIELD_NUMBER: _ClassVar[int]
+    SIGMA_FIELD_NUMBER: _ClassVar[int]
+    CEILING_FIELD_NUMBER: _ClassVar[int]
+    OMEGA_MAX_FIELD_NUMBER: _ClassVar[int]
+    GAMMA_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    FALLING_FIELD_NUMBER: _ClassVar[int]
+    RHO_FIELD_NUMBER: _ClassVar[int]
+    FADE_FIELD_NUMBER: _ClassVar[int]
+    AUDIT_FIELD_NUMBER: _ClassVar[int]
+    PROJECTED_FIELD_NUMBER: _ClassVar[int]
+    form: DualAscent.Form
+    sigma: float
+    ceiling: float
+    omega_max: float
+    gamma: float
+    step: float
+    falling: bool
+    rho: float
+    fade: float
+    audit: bool
+    projected: bool
+    def __init__(self, form: _Optional[_Union[DualAscent.Form, str]] = ..., sigma: _Optional[float] = ..., ceiling: _Optional[float] = ..., omega_max: _Optional[float] = ..., gamma: _Optional[float] = ..., step: _Optional[float] = ..., falling: _Optional[bool] = ..., rho: _Optional[float] = ..., fade: _Optional[float] = ..., audit: _Optional[bool] = ..., projected: _Optional[bool] = ...) -> None: ...
+
+class Retreat(_message.Message):
+    __slots__ = ("share",)
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    share: float
+    def __init__(self, share: _Optional[float] = ...) -> None: ...
+
+class Compare(_message.Message):
+    __slots__ = ("ceiling", "errors", "loss_of_accuracy")
+    CEILING_FIELD_NUMBER: _ClassVar[int]
+    ERRORS_FIELD_NUMBER: _ClassVar[int]
+    LOSS_OF_ACCURACY_FIELD_NUMBER: _ClassVar[int]
+    ceiling: float
+    errors: float
+    loss_of_accuracy: float
+    def __init__(self, ceiling: _Optional[float] = ..., errors: _Optional[float] = ..., loss_of_accuracy: _Optional[float] = ...) -> None: ...
+
 class Residual(_message.Message):
     __slots__ = ("rho",)
     RHO_FIELD_NUMBER: _ClassVar[int]
@@ -192,7 +244,7 @@ class Correction(_message.Message):
     def __init__(self, sgd: _Optional[_Union[Sgd, _Mapping]] = ..., adam: _Optional[_Union[Adam, _Mapping]] = ...) -> None: ...
 
 class Update(_message.Message):
-    __slots__ = ("observe", "sgd", "adam", "dual_ascent", "primal_descent", "residual", "ascent", "influence", "shift", "correction", "fresh")
+    __slots__ = ("observe", "sgd", "adam", "dual_ascent", "primal_descent", "residual", "ascent", "influence", "shift", "correction", "joint_rounds", "retreat", "compare", "fresh")
     OBSERVE_FIELD_NUMBER: _ClassVar[int]
     SGD_FIELD_NUMBER: _ClassVar[int]
     ADAM_FIELD_NUMBER: _ClassVar[int]
@@ -203,6 +255,9 @@ class Update(_message.Message):
     INFLUENCE_FIELD_NUMBER: _ClassVar[int]
     SHIFT_FIELD_NUMBER: _ClassVar[int]
     CORRECTION_FIELD_NUMBER: _ClassVar[int]
+    JOINT_ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    RETREAT_FIELD_NUMBER: _ClassVar[int]
+    COMPARE_FIELD_NUMBER: _ClassVar[int]
     FRESH_FIELD_NUMBER: _ClassVar[int]
     observe: Observe
     sgd: Sgd
@@ -214,8 +269,11 @@ class Update(_message.Message):
     influence: Influence
     shift: Shift
     correction: Correction
+    joint_rounds: JointRounds
+    retreat: Retreat
+    compare: Compare
     fresh: bool
-    def __init__(self, observe: _Optional[_Union[Observe, _Mapping]] = ..., sgd: _Optional[_Union[Sgd, _Mapping]] = ..., adam: _Optional[_Union[Adam, _Mapping]] = ..., dual_ascent: _Optional[_Union[DualAscent, _Mapping]] = ..., primal_descent: _Optional[_Union[PrimalDescent, _Mapping]] = ..., residual: _Optional[_Union[Residual, _Mapping]] = ..., ascent: _Optional[_Union[Ascent, _Mapping]] = ..., influence: _Optional[_Union[Influence, _Mapping]] = ..., shift: _Optional[_Union[Shift, _Mapping]] = ..., correction: _Optional[_Union[Correction, _Mapping]] = ..., fresh: _Optional[bool] = ...) -> None: ...
+    def __init__(self, observe: _Optional[_Union[Observe, _Mapping]] = ..., sgd: _Optional[_Union[Sgd, _Mapping]] = ..., adam: _Optional[_Union[Adam, _Mapping]] = ..., dual_ascent: _Optional[_Union[DualAscent, _Mapping]] = ..., primal_descent: _Optional[_Union[PrimalDescent, _Mapping]] = ..., residual: _Optional[_Union[Residual, _Mapping]] = ..., ascent: _Optional[_Union[Ascent, _Mapping]] = ..., influence: _Optional[_Union[Influence, _Mapping]] = ..., shift: _Optional[_Union[Shift, _Mapping]] = ..., correction: _Optional[_Union[Correction, _Mapping]] = ..., joint_rounds: _Optional[_Union[JointRounds, _Mapping]] = ..., retreat: _Optional[_Union[Retreat, _Mapping]] = ..., compare: _Optional[_Union[Compare, _Mapping]] = ..., fresh: _Optional[bool] = ...) -> None: ...
 
 class Augmentation(_message.Message):
     __slots__ = ("flip", "shift")
@@ -224,6 +282,20 @@ class Augmentation(_message.Message):
     flip: bool
     shift: int
     def __init__(self, flip: _Optional[bool] = ..., shift: _Optional[int] = ...) -> None: ...
+
+class Joint(_message.Message):
+    __slots__ = ("rounds", "forget", "remaining", "held_out", "held_out_set")
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    FORGET_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_FIELD_NUMBER: _ClassVar[int]
+    HELD_OUT_FIELD_NUMBER: _ClassVar[int]
+    HELD_OUT_SET_FIELD_NUMBER: _ClassVar[int]
+    rounds: int
+    forget: int
+    remaining: int
+    held_out: int
+    held_out_set: Samples.Set
+    def __init__(self, rounds: _Optional[int] = ..., forget: _Optional[int] = ..., remaining: _Optional[int] = ..., held_out: _Optional[int] = ..., held_out_set: _Optional[_Union[Samples.Set, str]] = ...) -> None: ...
 
 class Schedule(_message.Message):
     __slots__ = ("overlap", "local_steps")
@@ -234,7 +306,7 @@ class Schedule(_message.Message):
     def __init__(self, overlap: _Optional[int] = ..., local_steps: _Optional[int] = ...) -> None: ...
 
 class Phase(_message.Message):
-    __slots__ = ("number", "name", "round", "over", "plan", "loss", "update", "train_mode", "augmentation", "checkpoint", "offline", "forward_only", "first_step", "steps", "schedule")
+    __slots__ = ("number", "name", "round", "over", "plan", "loss", "update", "train_mode", "augmentation", "checkpoint", "offline", "forward_only", "joint", "first_step", "steps", "schedule")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -247,6 +319,7 @@ class Phase(_message.Message):
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     OFFLINE_FIELD_NUMBER: _ClassVar[int]
     FORWARD_ONLY_FIELD_NUMBER: _ClassVar[int]
+    JOINT_FIELD_NUMBER: _ClassVar[int]
     FIRST_STEP_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     SCHEDULE_FIELD_NUMBER: _ClassVar[int]
@@ -262,13 +335,28 @@ class Phase(_message.Message):
     checkpoint: bool
     offline: _containers.RepeatedScalarFieldContainer[str]
     forward_only: bool
+    joint: Joint
     first_step: int
     steps: int
     schedule: Schedule
-    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., round: _Optional[int] = ..., over: _Optional[_Union[Samples, _Mapping]] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., train_mode: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ..., checkpoint: _Optional[bool] = ..., offline: _Optional[_Iterable[str]] = ..., forward_only: _Optional[bool] = ..., first_step: _Optional[int] = ..., steps: _Optional[int] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ...) -> None: ...
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., round: _Optional[int] = ..., over: _Optional[_Union[Samples, _Mapping]] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., loss: _Optional[_Union[Loss, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., train_mode: _Optional[bool] = ..., augmentation: _Optional[_Union[Augmentation, _Mapping]] = ..., checkpoint: _Optional[bool] = ..., offline: _Optional[_Iterable[str]] = ..., forward_only: _Optional[bool] = ..., joint: _Optional[_Union[Joint, _Mapping]] = ..., first_step: _Optional[int] = ..., steps: _Optional[int] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ...) -> None: ...
+
+class RoundReport(_message.Message):
+    __slots__ = ("change_squared", "loss_sum", "correct", "unlearning_loss", "omega")
+    CHANGE_SQUARED_FIELD_NUMBER: _ClassVar[int]
+    LOSS_SUM_FIELD_NUMBER: _ClassVar[int]
+    CORRECT_FIELD_NUMBER: _ClassVar[int]
+    UNLEARNING_LOSS_FIELD_NUMBER: _ClassVar[int]
+    OMEGA_FIELD_NUMBER: _ClassVar[int]
+    change_squared: float
+    loss_sum: float
+    correct: int
+    unlearning_loss: float
+    omega: float
+    def __init__(self, change_squared: _Optional[float] = ..., loss_sum: _Optional[float] = ..., correct: _Optional[int] = ..., unlearning_loss: _Optional[float] = ..., omega: _Optional[float] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("phase", "rows", "steps", "change_squared", "compute_seconds", "wait_seconds", "loss_sum", "correct", "figures", "left_out", "within_bounds", "partial")
+    __slots__ = ("phase", "rows", "steps", "change_squared", "compute_seconds", "wait_seconds", "loss_sum", "correct", "figures", "left_out", "within_bounds", "rounds", "partial")
     class FiguresEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -294,6 +382,7 @@ class Report(_message.Message):
     FIGURES_FIELD_NUMBER: _ClassVar[int]
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     WITHIN_BOUNDS_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
     phase: int
     rows: int
@@ -306,8 +395,9 @@ class Report(_message.Message):
     figures: _containers.ScalarMap[str, float]
     left_out: _containers.ScalarMap[str, str]
     within_bounds: bool
+    rounds: _containers.RepeatedCompositeFieldContainer[RoundReport]
     partial: bool
-    def __init__(self, phase: _Optional[int] = ..., rows: _Optional[int] = ..., steps: _Optional[int] = ..., change_squared: _Optional[float] = ..., compute_seconds: _Optional[float] = ..., wait_seconds: _Optional[float] = ..., loss_sum: _Optional[float] = ..., correct: _Optional[int] = ..., figures: _Optional[_Mapping[str, float]] = ..., left_out: _Optional[_Mapping[str, str]] = ..., within_bounds: _Optional[bool] = ..., partial: _Optional[bool] = ...) -> None: ...
+    def __init__(self, phase: _Optional[int] = ..., rows: _Optional[int] = ..., steps: _Optional[int] = ..., change_squared: _Optional[float] = ..., compute_seconds: _Optional[float] = ..., wait_seconds: _Optional[float] = ..., loss_sum: _Optional[float] = ..., correct: _Optional[int] = ..., figures: _Optional[_Mapping[str, float]] = ..., left_out: _Optional[_Mapping[str, str]] = ..., within_bounds: _Optional[bool] = ..., rounds: _Optional[_Iterable[_Union[RoundReport, _Mapping]]] = ..., partial: _Optional[bool] = ...) -> None: ...
 
 class Progress(_message.Message):
     __slots__ = ("phase", "steps", "of_steps", "loss")

@@ -1,0 +1,205 @@
+"""FedORA's rounds that set their own scales: dual ascent and primal descent at the same parameters, in one exchange.
+
+min over Θ of L_r(Θ) + ρ/2·‖Θ − Θ_init‖², subject to L_u(Θ) ≥ γ; Ω is the dual variable. Every scale is measured on the
+model at hand: the push against the gradient of L_r, the step against the size of each tensor.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from party.updates.dual_messages import DualMessages
+from party.updates.primal_dual import Dual, fade, in_own_units, initial, lengths, stated
+from party.updates.rule import PhaseEnd, Rule, RuleMemory
+from protos.fedora.v1 import phase_pb2
+from protos.fedora.v1.phase_pb2 import Update
+
+BETA = 0.9  # what Adam's means keep from one round to the next: short memories, as a run has some tens of rounds
+LEAST = 1e-12  # in the place of Adam's ε, so that the scale of the loss has no part in a step
+
+
+class JointRounds(Rule):
+    """One round a batch: Ω moves, then θ_i ← θ_i − η·‖θ_i,init‖_rms·Adam(∂L_r/∂θ_i − push_i + ρ·(θ_i − θ_i,init))."""
+
+    def __init__(self, update: Update, parameters: Iterable[Parameter], memory: RuleMemory) -> None:
+        super().__init__(update, parameters, memory)
+        self._round, self._rounds = 0, 1  # of this phase
+        for name in ("means", "squares", "steps", "omega", "omegas"):  # what rows support lives on to the next phase
+            self.kept.pop(name, None)
+
+    def begin(self, rounds: int) -> None:
+        """Note how many rounds the phase has."""
+        self._rounds = rounds
+
+    def step(self) -> None:
+        """Do nothing: a round needs both gradients, and is `descend`."""
+
+    @property
+    def settings(self) -> phase_pb2.JointRounds:
+        """What the phase says."""
+        return self.update.joint_rounds
+
+    @property
+    def scalar(self) -> bool:
+        """Whether there is one Ω for all parties."""
+        return self.settings.form == phase_pb2.DualAscent.SCALAR
+
+    @property
+    def ceiling(self) -> float:
+        """λ: the phase's, or the mean loss of rows never seen where the last comparison found that to be more."""
+        found: float = self.memory.of("compare").get("level", 0.0)
+        return max(self.settings.ceiling, found)
+
+    @property
+    def most(self) -> float:
+        """The largest Ω that the active party may send."""
+        return self.settings.omega_max if self.scalar else 1.0
+
+    def ascend(self, loss: float) -> float:
+        """Ω ← max(0, Ω + σ·(λ − L_u)), and 0 where L_u has reached λ: at the party that knows L_u.
+
+        In the parameterwise form it is 1 or 0, whether there is a push.
+        """
+        if loss >= self.ceiling:
+            return 0.0
+        if not self.scalar:
+            return 1.0
+        Ω: float = self.kept.get("omega", 0.0)  # noqa: N806 (the paper's letter)
+        σ = self.settings.sigma / self.ceiling
+        return min(self.settings.omega_max, max(0.0, Ω + σ * (self.ceiling - loss)))
+
+    def descend(self, g: Sequence[Tensor], gradients: Sequence[Tensor], omega: float) -> None:
+        """Take one step down ∂L_r/∂θ less the push of g = ∂L_u/∂θ.
+
+        Args:
+            g: Of L_u; empty in a phase without rows of D_u.
+            gradients: Of L_r.
+            omega: What the active party has found: Ω, or whether there is a push.
+        """
+        settings, self._round = self.settings, self._round + 1
+        total = list(gradients)
+        if g and omega:
+            pushes = self._pushes(g, gradients, omega)
+            total = [gradient - push for gradient, push in zip(gradients, pushes, strict=True)]
+        elif g:
+            self._remember(omega, [torch.zeros_like(one) for one in g], g)
+        if ρ := settings.rho:
+            pairs = zip(total, self.parameters, initial(self.memory), strict=True)
+            total = [one + ρ * (θ.detach() - θ_init) for one, θ, θ_init in pairs]
+        self._step(total)
+        support = self._support(gradients)
+        if settings.fade:
+            fade(self.parameters, support, settings.fade)
+
+    def _pushes(self, g: Sequence[Tensor], gradients: Sequence[Tensor], omega: float) -> list[Tensor]:
+        """Ω·g, tensor by tensor as if g were as long as ∂L_r/∂θ, without what would raise L_r."""
+        weights: list[Any] = [omega] * len(g) if self.scalar else self._ascend_values(g)
+        self._remember(
+            omega if self.scalar else weights, [one * weight for one, weight in zip(g, weights, strict=True)], g
+        )
+        pushes = []
+        for one, gradient, weight in zip(g, gradients, weights, strict=True):
+            long, other = float(one.norm()), float(gradient.norm())
+            kept = without_harm(one, gradient) if self.settings.projected else one
+            pushes.append(weight * kept * (other / long) if long else torch.zeros_like(one))
+        return pushes
+
+    def _ascend_values(self, g: Sequence[Tensor]) -> list[Tensor]:
+        """Ω_i ← max(0, Ω_i + σ·(γ − g_i)), g_i in its own units: Algorithm 1's ascent."""
+        settings = self.settings
+        Ω = self.kept.get("omegas") or [torch.zeros_like(one) for one in g]  # noqa: N806 (the paper's letter)
+        Ω = [  # noqa: N806
+            (old + settings.sigma * (settings.gamma - in_own_units(one))).clamp(0, settings.omega_max)
+            for old, one in zip(Ω, g, strict=True)
+        ]
+        self.kept["omegas"] = Ω
+        return Ω
+
+    def _remember(self, omega: Any, push: list[Tensor], g: Sequence[Tensor]) -> None:
+        """Keep Ω and the Lagrangian's own push where the certificate's last pass finds them."""
+        if self.scalar:
+            self.kept["omega"] = omega
+        elif not isinstance(omega, list):
+            omega = self.kept.get("omegas") or [torch.zeros_like(one) for one in g]
+        self.memory.of("dual_ascent").update(vars(Dual(omega, push, lengths(g))))
+
+    def _step(self, total: Sequence[Tensor]) -> None:
+        """θ ← θ − η·rms(θ_init)·Adam: as long in every tensor, measured by its own size, whatever trained the model."""
+        settings, kept = self.settings, self.kept
+        if "means" not in kept:
+            kept["means"] = [torch.zeros_like(one) for one in total]
+            kept["squares"] = [torch.zeros_like(one) for one in total]
+            kept["steps"] = 0
+        kept["steps"] += 1
+        rising = 1 - BETA ** kept["steps"]
+        falling = 1 - (self._round - 1) / self._rounds if settings.falling else 1.0
+        tensors = zip(self.parameters, initial(self.memory), total, kept["means"], kept["squares"], strict=True)
+        with torch.no_grad():
+            for θ, θ_init, one, mean, square in tensors:
+                mean.mul_(BETA).add_(one, alpha=1 - BETA)
+                square.mul_(BETA).addcmul_(one, one, value=1 - BETA)
+                size = float(θ_init.square().mean().sqrt())
+                direction = (mean / rising) / ((square / rising).sqrt() + LEAST)
+                θ.sub_(direction, alpha=settings.step * size * falling)
+
+    def _support(self, gradients: Sequence[Tensor]) -> list[Tensor]:
+        """Return Σ (∂L_r/∂θ_i)² over all rounds of the phases since the rule began anew, value by value."""
+        support: list[Tensor] = self.kept.setdefault("support", [torch.zeros_like(one) for one in gradients])
+        for total, gradient in zip(support, gradients, strict=True):
+            total.add_(gradient * gradient)
+        return support
+
+    async def exchange(self, end: PhaseEnd) -> None:
+        """Tell the active party, after the last round, what there is to tell of Ω_i."""
+        dual = Dual.last(self.memory)
+        if self.scalar or dual is None or not end.phase.joint.forget:
+            return
+        await DualMessages(end).summarise(dual.summary(), dual.values if self.settings.audit else None)
+
+    def finish(self) -> dict[str, float]:
+        """Report what is known of Ω and of the last gradient: norms only."""
+        dual = Dual.last(self.memory)
+        if dual is None:
+            return {}
+        squares = sum(length**2 for length in dual.lengths), sum(length**2 for length in lengths(self.parameters))
+        return {**dual.summary(), "gradient_squared": squares[0], "parameters_squared": squares[1]}
+
+    def stated_dual(self) -> dict[str, Any] | None:
+        """Return what a signed statement says of Ω."""
+        dual = Dual.last(self.memory)
+        return stated(dual) if dual else None
+
+
+def without_harm(g: Tensor, gradient: Tensor) -> Tensor:
+    """Return g without its component along ∂L_r/∂θ, if a step along g would raise L_r."""
+    along, squared = float((g * gradient).sum()), float(gradient.square().sum())
+    return g - (along / squared) * gradient if along > 0 and squared else g
+
+
+class Retreat(Rule):
+    """θ_i ← θ_i + share·(θ_i,init − θ_i), once."""
+
+    needs_gradients = False
+
+    def step(self) -> None:
+        """Do nothing: what moves is known beforehand."""
+
+    def finish(self) -> dict[str, float]:
+        """Move."""
+        with torch.no_grad():
+            for θ, θ_init in zip(self.parameters, initial(self.memory), strict=True):
+                θ.add_(θ_init - θ, alpha=self.update.retreat.share)
+        return {}
+
+
+class Compare(Rule):
+    """Look only; what is found is the active party's to say."""
+
+    needs_gradients = False
+    parameters_frozen = True
+
+    def step(self) -> None:
+        """Do nothing."""

@@ -1,0 +1,218 @@
+"""Joint rounds: what the parties do together in one exchange equals one process, to the bit, batch statistics too."""
+
+import asyncio
+import copy
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from coordinator.methods import PhaseOutcome, UnlearningTask, self_scaling
+from coordinator.methods.fedora_settings import Fedora
+from coordinator.methods.primal_dual import Problem
+from coordinator.train import Train
+from fedora_vfl.settings.model import Model
+from fedora_vfl.wire.choice import Encodings
+from fedora_vfl.wire.encodings import Float32
+from party import batches
+from party.active import Active
+from party.batches import SampleSets
+from party.clock import Clock
+from party.exchange import TensorExchange
+from party.passive import Passive
+from party.privacy import Noise
+from party.role import Role
+from party.state import PartyState
+from party.updates import rule_for
+from protos.fedora.v1.exchange_pb2 import Order
+from protos.fedora.v1.phase_pb2 import Phase, Progress, Report, Samples
+from tests import reference
+
+ROWS, TRAIN, WIDTH = 120, 90, 4
+PARTIES = ("passive-1", "passive-2", "active")
+
+
+class Rows:
+    """The inputs of one party."""
+
+    def __init__(self, values: Tensor) -> None:
+        self._values, self.shape = values, values.shape[1:]
+
+    def batch(self, rows: Tensor) -> Tensor:
+        return self._values[rows]
+
+
+class Line:
+    """A link without a network; it counts how often its end has waited for something."""
+
+    def __init__(self, me: str, peer: str, out: "asyncio.Queue[Any]", into: "asyncio.Queue[Any]") -> None:
+        self.me, self.peer, self._out, self._into, self.turns, self._sent = me, peer, out, into, 0, False
+
+    async def send(self, parcel: Any, *, timeout: float) -> None:
+        self._sent = True
+        await self._out.put(parcel)
+
+    post = send
+
+    async def receive(self, *, timeout: float, most: int | None = None) -> Any:
+        self.turns += self._sent  # an answer to what was sent; what comes with it is not waited for again
+        self._sent = False
+        return await asyncio.wait_for(self._into.get(), timeout)
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, WIDTH))
+
+
+def trained() -> reference.Joint:
+    torch.manual_seed(0)
+    inputs = [torch.randn(ROWS, 3) for _ in PARTIES]
+    labels = ((inputs[0][:, 0] + inputs[1][:, 1] + inputs[2][:, 2]) > 0).long()
+    bottoms = nn.ModuleList(network() for _ in PARTIES)
+    top = nn.Sequential(nn.Linear(3 * WIDTH, 8), nn.ReLU(), nn.Linear(8, 2))
+    joint = reference.Joint(inputs, list(PARTIES), labels, TRAIN, bottoms, top, ["a", "b"])
+    optimizer = torch.optim.Adam([*bottoms.parameters(), *top.parameters()], lr=0.01)
+    for _ in range(30):
+        optimizer.zero_grad()
+        torch.autograd.backward(functional.cross_entropy(joint.logits(torch.arange(TRAIN)), labels[:TRAIN]))
+        optimizer.step()
+    return joint
+
+
+def role_of(place: int, joint: reference.Joint, forget: Tensor, queues: dict[tuple[str, str], Any]) -> Role:
+    """Return a party that is set up, as far as its rounds go."""
+    name = PARTIES[place]
+    active = name == "active"
+    networks = nn.ModuleDict({"bottom": copy.deepcopy(joint.bottoms[place])})
+    if active:
+        networks["top"] = copy.deepcopy(joint.top)
+    description = {"model": Model(embedding=WIDTH).model_dump(), "classes": {"classes": ["a", "b"] if active else []}}
+    sets = SampleSets.consecutive(TRAIN, 0, ROWS - TRAIN).forgetting(forget).dropping()
+    labels = joint.labels if active else None
+    inputs: Any = Rows(joint.inputs[place])
+    state = PartyState(Order(), description, networks, inputs, labels, None, sets)
+    state.begin()
+    role: Any = object.__new__(Active if active else Passive)
+    clock = Clock()
+    deadlines = SimpleNamespace(step=5.0)
+    role.context = SimpleNamespace(
+        federation=SimpleNamespace(deadlines=deadlines, active=SimpleNamespace(name="active")),
+        metrics=SimpleNamespace(clock=clock),
+        settings=SimpleNamespace(name=name),
+    )
+    lines: list[Any] = [
+        Line(name, peer, queues[name, peer], queues[peer, name]) for peer in (PARTIES[:2] if active else ("active",))
+    ]
+    plain = Encodings(Float32, Float32, Float32)
+    role.exchanges = [TensorExchange(line, plain, clock, passive=line.peer if active else name) for line in lines]
+    for exchange in role.exchanges:
+        exchange.width = WIDTH
+    role.kept = []
+    role.consent = SimpleNamespace(gradient=lambda *_, **__: None, embedding=lambda *_, **__: None)
+    role._state, role._noise = state, Noise(None, party=name)
+    assert isinstance(role, Role)
+    return role
+
+
+async def run_phase(role: Role, phase: Phase) -> Report:
+    state, joint = role.state, phase.HasField("joint")
+    draw = batches.draw_joint(state.sets, phase.joint, phase.plan.seed) if joint else None
+    drawn = batches.draw(state.sets, phase.over, phase.plan) if draw is None else draw
+    rule = rule_for(phase.update, state.networks.parameters(), state.memory)
+    assert phase.forward_only != rule.needs_gradients
+    state.networks.train(phase.train_mode)
+    report = Report(rows=sum(map(len, drawn)), steps=len(drawn))
+
+    async def tell(_: Progress) -> None: ...
+
+    with torch.set_grad_enabled(rule.needs_gradients):
+        if joint:
+            await role.run_rounds(phase, rule, drawn, report)
+        else:
+            await role.run_batches(phase, rule, drawn, report, tell)
+    await rule.exchange(role.end_of(phase, report))
+    report.figures.update(rule.finish())
+    return report
+
+
+def outcome(report: Report) -> PhaseOutcome:
+    within = report.within_bounds if report.HasField("within_bounds") else None
+    loss = report.loss_sum / max(1, report.rows)
+    return PhaseOutcome(report.rows, loss, 0.0, 0.0, 0.0, {"active": dict(report.figures)}, within_bounds=within)
+
+
+async def unlearn(settings: dict[str, Any]) -> tuple[list[Phase], list[Role]]:
+    """Run a method at three parties and, phase by phase, in one process; hold one against the other."""
+    joint, forget = trained(), torch.arange(0, TRAIN, 9)
+    queues: dict[tuple[str, str], Any] = {(one, two): asyncio.Queue() for one in PARTIES for two in PARTIES}
+    roles = [role_of(place, joint, forget, queues) for place in range(3)]
+    plain = reference.Unlearning(joint, forget)
+    task = UnlearningTask(
+        Train(epochs=10, batch_size=32), classes=2, forget=len(forget), remaining=TRAIN - len(forget), seed=7, test=30
+    )
+    here, there = (self_scaling.auto(Problem(Fedora(**settings), task)) for _ in range(2))
+    phases: list[Phase] = []
+    phase, other = next(here), next(there)
+    try:
+        while True:
+            assert isinstance(phase, Phase) and isinstance(other, Phase)
+            phases.append(phase)
+            phase.number = len(phases)
+            reports = await asyncio.gather(*(run_phase(role, phase) for role in roles))
+            plain_outcome = plain._run(other)
+            for place, role in enumerate(roles):
+                expected = joint.bottoms[place].state_dict()
+                for name, value in role.state.networks["bottom"].state_dict().items():
+                    assert value.equal(expected[name]), f"{PARTIES[place]} {name} differs after {phase.name}"
+            for name, value in roles[2].state.networks["top"].state_dict().items():
+                assert value.equal(joint.top.state_dict()[name])
+            found = outcome(reports[2])
+            assert found.within_bounds == plain_outcome.within_bounds
+            try:
+                phase = here.send(found)
+            except StopIteration as stop:
+                with pytest.raises(StopIteration) as ended:
+                    there.send(plain_outcome)
+                assert ended.value.value == stop.value
+                return phases, roles
+            other = there.send(plain_outcome)
+    finally:
+        here.close()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"dual": "parameterwise", "audit": True},
+        {"goal": "uncertain"},
+        {"goal": "uncertain", "dual": "parameterwise"},
+        {"rho": 0.1, "scales": {"projected": False, "fade": 0.0, "early_stop": False, "decay": False}},
+    ],
+    ids=["as retrained", "parameterwise", "uncertain", "both", "without its parts"],
+)
+def test_joint_rounds_equal_one_process(settings: dict[str, Any]) -> None:
+    phases, _ = asyncio.run(unlearn(settings))
+    assert any(phase.joint.forget for phase in phases)
+
+
+def test_a_passive_party_waits_once_a_round() -> None:
+    phases, roles = asyncio.run(unlearn({}))
+    rounds = sum(phase.joint.rounds for phase in phases if phase.update.HasField("joint_rounds"))
+    for role in roles[:2]:
+        line: Any = role.exchanges[0].link
+        assert line.turns == rounds, "both gradients and Ω come as one answer"
+
+
+def test_a_joint_phase_that_asks_for_more_rows_than_there_are_is_the_coordinator_s_fault() -> None:
+    sets = SampleSets.consecutive(10, 0, 5).forgetting(torch.tensor([1, 2]))
+    joint = Phase().joint
+    joint.rounds, joint.forget = 1, 3
+    with pytest.raises(Exception, match="asked for 3 rows of a set that has fewer"):
+        batches.draw_joint(sets, joint, 1)
+    joint.forget, joint.held_out, joint.held_out_set = 1, 2, Samples.TRAIN
+    with pytest.raises(Exception, match="of a set that is not held out"):
+        batches.draw_joint(sets, joint, 1)
