@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedora_vfl.sampling.rows import rows_drawn, rows_of_round
+from fedora_vfl.sampling.rows import rows_of, rows_of_round
 from fedora_vfl.wire.choice import Encodings
 from fedora_vfl.wire.encodings import TensorEncoding
 from fedora_vfl.wire.masking import alignment_bytes
@@ -32,7 +32,7 @@ class CostModel:
             # Held-out rows get no gradients.
             a_round = rows_of_round(joint) if kind == Kind.EMBEDDING else joint.forget + joint.remaining
             return joint.rounds * encoding.nbytes(a_round, self.embedding)
-        rows = rows_drawn(phase.over.share, self.rows.get(phase.over.set, 0))
+        rows = rows_of(phase.over, self.rows.get(phase.over.set, 0))
         batches, rest = divmod(rows, phase.plan.batch_size)
         whole = batches * encoding.nbytes(phase.plan.batch_size, self.embedding)
         return whole + (encoding.nbytes(rest, self.embedding) if rest else 0)

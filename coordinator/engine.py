@@ -33,7 +33,7 @@ from coordinator.reports import (
 from coordinator.roster import Connection
 from fedora_vfl.errors import DataError, PartyError, SettingsError
 from fedora_vfl.process import logs
-from fedora_vfl.sampling.rows import rows_and_steps, rows_drawn, rows_of_round
+from fedora_vfl.sampling.rows import rows_and_steps, rows_of, rows_of_round
 from fedora_vfl.settings.bounds import MOST_BATCH_VALUES
 from fedora_vfl.settings.federation import Federation
 from fedora_vfl.wire.choice import encodings_of
@@ -168,9 +168,12 @@ class Engine:
         if self.identity:
             check_digest(self._active, self.identity, what="the name of a training")
 
-    async def assess(self, model: str, *, fit_attack: bool = False) -> Assessment:
-        """Have the active party turn its recorded predictions into figures."""
-        messages = {self._active: FromCoordinator(assess=Assess(model=model, fit_attack=fit_attack))}
+    async def assess(
+        self, model: str, *, fit_attack: bool = False, audit: "Assess.Audit" = Assess.NO_PART
+    ) -> Assessment:
+        """Have the active party turn its recorded predictions into figures, or those of an audit that it has kept."""
+        assess = Assess(model=model, fit_attack=fit_attack, audit=audit)
+        messages = {self._active: FromCoordinator(assess=assess)}
         answers = await self._ask(messages, "assessment", timeout=self._timeout)
         assessment = answers[self._active].assessment
         check_figures(self._active, dict(assessment.figures))
@@ -249,7 +252,7 @@ class Engine:
         batch = (
             rows_of_round(phase.joint)
             if phase.HasField("joint")
-            else min(phase.plan.batch_size, rows_drawn(phase.over.share, set_rows))
+            else min(phase.plan.batch_size, rows_of(phase.over, set_rows))
         )
         if batch * self._cost.embedding > MOST_BATCH_VALUES:
             said = f"{batch} rows of {phase.name} with embeddings of width {self._cost.embedding}"

@@ -1,10 +1,12 @@
 """The job file: what to train, forget and measure. The same for all; where data lie is not the job's business."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from coordinator.methods.catalogue import Fedora, MethodSettings
+from coordinator.methods.registry import Unlearn
 from coordinator.train import Train
 from coordinator.wire import Wire
 from fedora_vfl.certificates.joint import Kind
@@ -15,6 +17,7 @@ from fedora_vfl.wire.protocol import MOST_REQUESTED_IDS
 
 MOST_CLASSES = 10_000  # more than any table here has
 KINDS: tuple[Kind, ...] = get_args(Kind)
+MOST_REFERENCES = 64
 MOST_COMPARED = 16  # each runs as long as a job of its own
 
 
@@ -74,6 +77,33 @@ class Forget(Settings):
         return self
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """One model to compare with."""
+
+    model: str  # what results call it: the method, with a number from the second of its kind
+    save: str
+    settings: Unlearn
+    repeat: int  # from 1
+
+
+class Audit(Settings):
+    """An audit of the forgetting, with reference models; docs/audit.md."""
+
+    # How many to train on parts of the remaining rows, or the names of some that an earlier job has kept.
+    references: (
+        Annotated[int, Field(ge=0, le=MOST_REFERENCES)]
+        | Annotated[list[ModelName], Field(min_length=1, max_length=MOST_REFERENCES)]
+    ) = 4
+    save: ModelName = "reference"  # and a number
+    overwrite: bool = False
+
+    def new_names(self) -> list[str]:
+        """Return the names that references are saved under."""
+        count = self.references if isinstance(self.references, int) else 0
+        return [f"{self.save}-{number}" for number in range(1, count + 1)]
+
+
 class Job(Settings):
     """One job. `data` is for the one who cuts the data (`fedora run`); parties that are up have theirs already."""
 
@@ -86,6 +116,7 @@ class Job(Settings):
     unlearn: MethodSettings = Fedora()
     # Other methods, from the same original model.
     compare: list[MethodSettings] = Field(default_factory=list, max_length=MOST_COMPARED)
+    audit: Audit | None = None  # whether the forgetting is audited
     certificate: bool = True  # whether the unlearning is proven and signed for
     backdoor: dict[str, Any] | None = None  # for the one who cuts the data
     privacy: dict[str, Any] | None = None  # for the one who writes the party files
@@ -98,8 +129,10 @@ class Job(Settings):
 
     @model_validator(mode="after")
     def _something_to_forget(self) -> Self:
-        if self.forget is None and (self.compare or "unlearn" in self.model_fields_set):
-            raise ValueError("`unlearn` and `compare` need a `forget` section, which says whom to forget")
+        if self.forget is None and (self.compare or self.audit or "unlearn" in self.model_fields_set):
+            raise ValueError("`unlearn`, `compare` and `audit` need a `forget` section, which says whom to forget")
+        if self.unlearn.repeats > 1:
+            raise ValueError("`unlearn` makes one model: `seeds` is for `compare`")
         compared = [one.method for one in self.compare]
         if self.unlearn.method in compared:
             raise ValueError("`compare` names the method that `unlearn` uses already")
@@ -120,6 +153,7 @@ class Job(Settings):
         if self.forget is None:
             return self
         names = [self.train.save, self.unlearn.save, *self.compared().values()]
+        names += self.audit.new_names() if self.audit else []
         if len(set(names)) < len(names):
             raise ValueError(f"each model of a job is saved under a name of its own, and these are {', '.join(names)}")
         return self
@@ -130,10 +164,25 @@ class Job(Settings):
         names = [] if copied or self.train.overwrite else [self.train.save]
         if self.forget is not None:
             names += [] if self.unlearn.overwrite else [self.unlearn.save]
-            compared = zip(self.compare, self.compared().values(), strict=True)
-            names += [name for one, name in compared if not one.overwrite]
+            names += [one.save for one in self.comparisons() if not one.settings.overwrite]
+            names += self.audit.new_names() if self.audit and not self.audit.overwrite else []
         return names
 
     def compared(self) -> dict[str, str]:
-        """Return the methods to compare with, and the name that each one's model is saved under."""
-        return {one.method: one.save if "save" in one.model_fields_set else one.method for one in self.compare}
+        """Return the models to compare with, and the name that each is saved under."""
+        return {one.model: one.save for one in self.comparisons()}
+
+    def comparisons(self) -> list[Comparison]:
+        """Return the models to compare with, in the order in which they are made."""
+        found = []
+        for one in self.compare:
+            name = one.save if "save" in one.model_fields_set else one.method
+            for repeat in range(1, one.repeats + 1):
+                mark = repeat_mark(repeat)
+                found.append(Comparison(one.method + mark, name + mark, one, repeat))
+        return found
+
+
+def repeat_mark(repeat: int) -> str:
+    """Return what follows the name of a model that is one of several of a kind, counted from 1."""
+    return f"-{repeat}" if repeat > 1 else ""

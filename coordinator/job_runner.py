@@ -7,15 +7,17 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
+from coordinator.auditing import Auditing
 from coordinator.blame import is_passing
 from coordinator.engine import Engine
-from coordinator.job import Forget, Job
+from coordinator.job import Forget, Job, repeat_mark
 from coordinator.ledger import Ledger
 from coordinator.methods import MethodResult, PhaseOutcome, UnlearningTask
 from coordinator.methods.evaluation import evaluation, observation
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.proof import proof
 from coordinator.methods.registry import METHODS, Unlearn
+from coordinator.methods.repeated import repeated
 from coordinator.methods.training import Looks, training
 from coordinator.phases import VALIDATION
 from coordinator.result import ModelRecord, forgotten_rows, result
@@ -73,6 +75,7 @@ class JobRunner:
         self._wire: dict[str, dict[str, str | bool]] = {}  # how tensors travel, where not as they are
         self._commitment = ""  # of all parties to the rows to forget
         self._training = job.train  # how the original model came about, also where it was loaded
+        self._auditing = Auditing(job, engine)
 
     async def run(self) -> Result:
         """Do all that the job asks for."""
@@ -176,7 +179,7 @@ class JobRunner:
             seed=derive(job.seed, "observe"),
         )
         await engine.perform(looks)
-        found = await engine.assess(name, fit_attack=name == ORIGINAL)
+        found = await engine.assess(name, fit_attack=name == ORIGINAL, audit=self._auditing.kind(name))
         self._models[name] = ModelRecord(phases, dict(found.figures), digests, rounds, dict(found.left_out))
 
     async def _forget_for_good(self, forget: Forget, task: UnlearningTask) -> Forgotten:
@@ -203,6 +206,10 @@ class JobRunner:
             held_out_loss=original.get("held_out_loss"),
             whole_classes="forgotten_classes_accuracy" in original,
         )
+        if self._auditing.kept:
+            await self._auditing.bring_references()
+            await engine.restart(load=job.train.save)
+            await self._save(job.train.save, job.train.overwrite)  # the same file, which the certificate is to name
         self._dropping = True
         await engine.drop()
         dropped = len(engine.history)
@@ -211,11 +218,14 @@ class JobRunner:
             measured = await engine.perform(proof(task, job.unlearn, pushed=forgotten.ending.pushed))
             phases = dict(Counter(one.phase for one in engine.history[dropped:]))
             forgotten = replace(forgotten, moved=measured.moved_squared, phases=phases)
-        names = job.compared()
-        for settings in job.compare:
-            if not METHODS.get(settings.method).fresh:
+        for one in job.comparisons():
+            if not METHODS.get(one.settings.method).fresh:
                 await engine.restart(load=job.train.save)
-            await self._unlearn(settings.method, task, settings, saved_as=names[settings.method])
+            await self._unlearn(one.model, task, one.settings, saved_as=one.save, repeat=one.repeat)
+        if job.audit:
+            await self._auditing.train_references(task.train, save=self._save)
+            for name, found in (await self._auditing.figures(list(self._models))).items():
+                self._models[name].add(dict(found.figures), dict(found.left_out))
         return replace(forgotten, proven=await self._prove(forget, task, forgotten)) if job.certificate else forgotten
 
     async def _prove(self, forget: Forget, task: UnlearningTask, forgotten: Forgotten) -> Proven:
@@ -251,14 +261,21 @@ class JobRunner:
             models=ModelNames(before=self._job.train.save, after=unlearn.save),
         )
 
-    async def _unlearn(self, name: str, task: UnlearningTask, settings: Unlearn, *, saved_as: str) -> MethodResult:
-        """Run one method, from the current model or from fresh parameters, and measure what it comes to."""
+    async def _unlearn(
+        self, name: str, task: UnlearningTask, settings: Unlearn, *, saved_as: str, repeat: int = 1
+    ) -> MethodResult:
+        """Run one method, from the current model or from fresh parameters, and measure what it comes to.
+
+        A method may have its turn several times, for a comparison: from the second one on, `repeat` decides its seed.
+        """
         engine, entry = self._engine, METHODS.get(settings.method)
         if entry.fresh:
-            task = replace(task, seed=derive(self._job.seed, settings.method))
+            again = [repeat] if repeat > 1 else []
+            task = replace(task, seed=derive(self._job.seed, settings.method, *again))
             await engine.restart(seed=task.seed)
         before = len(engine.history)
-        ending = await engine.perform(entry.run(task, settings), rounds=settings.most_rounds(self._training))
+        run = repeated(entry.run(task, settings), mark=repeat_mark(repeat))
+        ending = await engine.perform(run, rounds=settings.most_rounds(self._training))
         phases = list(dict.fromkeys(one.phase for one in engine.history[before:]))
         taken = {phase for made in self._models.values() for phase in made.phases} & set(phases)
         if taken:

@@ -44,6 +44,7 @@ FIGURES: dict[str, set[str]] = {
 _FIGURE_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _JOB = re.compile(r"[\w.:-]{1,100}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_DIFFERENCES = ("_minus_unseen_accuracy",)  # of two rates
 _NOT_RATES = ("_loss", "_entropy")  # how the names of figures end that are no share of rows
 
 
@@ -223,6 +224,8 @@ def check_figures(party: str, figures: Mapping[str, float]) -> None:
             raise PartyError(party, "sent a figure whose name is none")
         if figure.endswith(_NOT_RATES):
             _check_number(party, figure, number, least=0)
+        elif figure.endswith(_DIFFERENCES):
+            _check_number(party, figure, number, least=-1, most=1)
         else:
             _check_number(party, figure, number, least=0, most=1)
 

@@ -8,13 +8,14 @@ from typing import Any
 import grpc
 from google import protobuf
 
+from coordinator.audit_verdict import audited
 from coordinator.engine import Engine
 from coordinator.job import Job
 from coordinator.ledger import Ledger
 from coordinator.methods import MethodResult
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.verdict import verdict
-from fedora_vfl.certificates.form import gaps
+from fedora_vfl.certificates.retrains import RETRAIN, Metrics, gap_deviations, gaps, names, spreads
 from fedora_vfl.wire.protocol import PROTOCOL, VERSION
 from protos.fedora.v1.control_pb2 import Ready
 from protos.fedora.v1.phase_pb2 import Samples
@@ -25,6 +26,7 @@ FIGURES = (
     "test_loss",
     "validation_accuracy",
     "forget_accuracy",
+    "forget_minus_unseen_accuracy",
     "remaining_accuracy",
     "mia_asr",
     "mia_auc",
@@ -42,6 +44,11 @@ class ModelRecord:
     digests: dict[str, str]  # SHA-256 of the saved file, by party
     rounds: int | None = None  # of the method that made it
     left_out: dict[str, str] = field(default_factory=dict)  # figures that the active party keeps back, with the reason
+
+    def add(self, figures: dict[str, float], left_out: dict[str, str]) -> None:
+        """Add what was found of the model later."""
+        self.figures.update(figures)
+        self.left_out.update(left_out)
 
 
 def forgotten_rows(ready: dict[str, Ready]) -> int:
@@ -62,11 +69,11 @@ def figures(made: ModelRecord, ledger: Ledger, engine: Engine) -> dict[str, Any]
     }
 
 
-def gap(name: str, measured: dict[str, dict[str, Any]], models: dict[str, ModelRecord]) -> dict[str, Any]:
-    """Return every figure's distance from Retrain's, as the certificate has it, and the cost as a share of its."""
-    one, retrain = measured[name], measured["retrain"]
+def gap(name: str, measured: dict[str, dict[str, Any]], metrics: Metrics) -> dict[str, Any]:
+    """Return every figure's distance from Retrain's, as the certificate has it, and the cost as a share of one's."""
+    one, retrain = measured[name], measured[RETRAIN]
     return {
-        **(gaps({"unlearned": models[name].figures, "retrain": models["retrain"].figures}) or {}),
+        **(gaps(metrics, name) or {}),
         "bytes_share": one["bytes"]["tensor"] / retrain["bytes"]["tensor"],
         "seconds_share": one["seconds"] / retrain["seconds"],
     }
@@ -144,9 +151,20 @@ def _forgetting(
         "unlearning": asdict(ending) if ending else None,
         "verdict": verdict(measured, uncertain=uncertain, rows=engine.rows[Samples.FORGET], moved=moved),
     }
-    if "retrain" in measured:
-        told["gap"] = gap("unlearned", measured, models)
-        told["gaps"] = {name: gap(name, measured, models) for name in job.compared() if name != "retrain"}
+    metrics: Metrics = {name: dict(made.figures) for name, made in models.items()}
+    retrains = names(metrics)
+    others = [name for name in job.compared() if name not in retrains]
+    if retrains:
+        told["gap"] = gap("unlearned", measured, metrics)
+        told["gaps"] = {name: gap(name, measured, metrics) for name in others}
+    if job.audit:
+        told["audit"] = audited(job.audit, measured, poisoned=measured["unlearned"].get("backdoor_asr") is not None)
+    if len(retrains) > 1:
+        told["retrains"] = {
+            "models": retrains,
+            "figures": {name: asdict(one) for name, one in spreads(metrics).items()},
+            "deviations": {name: gap_deviations(metrics, name) for name in ("unlearned", *others)},
+        }
     return told
 
 

@@ -12,6 +12,7 @@ from fedora_vfl.certificates.statement import request_secret
 from fedora_vfl.errors import DataError, PartyError, SettingsError
 from party import losses
 from party.assessment import Assessor
+from party.audit import Auditor
 from party.batches import PARTS, end_of_part, part, parts_of
 from party.confidence import gathered
 from party.context import PartyContext
@@ -257,12 +258,31 @@ class Active(Role):
     def assess(self, assess: Assess) -> Assessment:
         """Turn the predictions recorded since the last time into figures."""
         state, assessor = self.state, Assessor(self.state)
+        if assess.audit == Assess.FIGURES:
+            return self._audited(assess.model)
         recorded, state.recorded = state.recorded, {}
+        if assess.audit != Assess.NO_PART:
+            assessor.keep_for_audit(assess, recorded, silence=self.consent.silence)
+        if assess.audit == Assess.REFERENCE:
+            return Assessment()
         fitted = assessor.fit_attack(recorded) if assess.fit_attack else {}
         figures = {**assessor.figures(recorded), **fitted}
         kept_back = {name: self.consent.keeps_back(name, assessor.about(name, recorded)) for name in figures}
         left_out = {name: reason for name, reason in kept_back.items() if reason}
         told = state.figures[assess.model] = {name: one for name, one in figures.items() if name not in left_out}
+        return Assessment(figures=told, left_out=left_out)
+
+    def _audited(self, model: str) -> Assessment:
+        """Return the audit's figures of a model that was kept before, as far as they may leave."""
+        state = self.state
+        auditor = Auditor(state.audit, state.ids)
+        figures = auditor.figures(model) if state.truth is None else {}
+        # Distances are to other models, so that of these too nothing else may be told.
+        silence = next((one.silence for one in state.audit.shown.values() if one.silence), "")
+        kept_back = {name: silence or self.consent.keeps_back(name, auditor.about(name)) for name in figures}
+        left_out = {name: reason for name, reason in kept_back.items() if reason}
+        told = {name: one for name, one in figures.items() if name not in left_out}
+        state.figures[model] = state.figures.get(model, {}) | told
         return Assessment(figures=told, left_out=left_out)
 
     async def _collect(

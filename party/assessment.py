@@ -1,31 +1,20 @@
 """What predictions tell about a model: accuracy, and who can be recognised as a member. Only rates leave this room."""
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedora_vfl.errors import PartyError
+from fedora_vfl.errors import PartyError, SettingsError
 from party.attack import Attack
+from party.audit import FORGET as AUDIT_FORGET
+from party.audit import REMAINING as AUDIT_REMAINING
+from party.audit import UNSEEN as AUDIT_UNSEEN
+from party.audit import Shown, signal
 from party.predictions import Predictions
+from party.rates import area_under_curve, true_positives
 from party.state import PartyState, Recorded
+from protos.fedora.v1.control_pb2 import Assess
 from protos.fedora.v1.phase_pb2 import Samples
-
-FALSE_POSITIVES = 0.01  # of the honest attack's second figure
-
-
-def area_under_curve(members: Tensor, others: Tensor) -> float:
-    """Return the chance that a random member's score exceeds a random other's, a tie counting half."""
-    from sklearn.metrics import roc_auc_score
-
-    return float(roc_auc_score(np.repeat([1, 0], [len(members), len(others)]), torch.cat([members, others]).numpy()))
-
-
-def true_positives(members: Tensor, others: Tensor, false_positives: float = FALSE_POSITIVES) -> float:
-    """Return the share of members above the score that only this share of the others exceeds."""
-    allowed = int(false_positives * len(others))
-    threshold = others.sort(descending=True).values[allowed]
-    return float((members > threshold).double().mean())
 
 
 class Assessor:
@@ -67,6 +56,30 @@ class Assessor:
         if Samples.FORGET in recorded:
             found |= self._of_forgotten(recorded)
         return {name: value for name, value in found.items() if value is not None}
+
+    def keep_for_audit(self, assess: Assess, recorded: Recorded, *, silence: str) -> None:
+        """Keep what a model shows of the rows to forget, of unseen ones and of some that stay.
+
+        `silence` is why no figure of the model may leave, if none may.
+        """
+        state = self._state
+        part = state.description.get("part")
+        if assess.audit == Assess.REFERENCE and part is None:
+            name = assess.model
+            raise SettingsError(
+                f"audit.references: {name!r} has not learned from a part of the rows, as a reference has"
+            )
+        groups = {AUDIT_FORGET: Samples.FORGET, AUDIT_UNSEEN: Samples.TEST, AUDIT_REMAINING: Samples.REMAINING}
+        predictions = {group: self._predictions(recorded, which) for group, which in groups.items()}
+        shown = Shown(
+            Assess.Audit.Name(assess.audit),
+            {group: signal(one) for group, one in predictions.items()},
+            part if assess.audit == Assess.REFERENCE else None,
+            may_know_forgotten=not (state.account and state.account.began),
+            silence=silence,
+        )
+        rows = {group: recorded[which][0] for group, which in groups.items()}
+        state.audit.keep(assess.model, shown, rows, {group: one.classes for group, one in predictions.items()})
 
     def about(self, figure: str, recorded: Recorded) -> list[Tensor]:
         """Return the groups of rows that a figure is about."""
@@ -121,9 +134,18 @@ class Assessor:
         if self._poisoned:
             as_trained = self._predictions(recorded, Samples.FORGET, trained_labels=True)
             found["forget_poisoned_accuracy"] = as_trained.accuracy()
+        elif forget.accuracy() is not None and (unseen := self._unseen_accuracy(recorded, forget)) is not None:
+            found["unseen_accuracy"] = unseen
+            found["forget_minus_unseen_accuracy"] = (forget.accuracy() or 0.0) - unseen
         log_p = functional.log_softmax(forget.logits.double(), dim=1)
         found["forget_entropy"] = float(-(log_p.exp() * log_p).sum(dim=1).mean())
         return found if self._poisoned else {**found, **self._attacks(recorded, forget)}
+
+    def _unseen_accuracy(self, recorded: Recorded, forget: Predictions) -> float | None:
+        """Return the accuracy on test rows of the classes that D_u has."""
+        return (
+            _alike(self._predictions(recorded, Samples.TEST), forget).accuracy() if Samples.TEST in recorded else None
+        )
 
     def _held_out_loss(self, recorded: Recorded) -> float | None:
         """Return the mean loss of test rows of the classes that D_u has, by the labels that were trained on."""

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import torch
 
 from fedora_vfl.errors import PartyError
+from fedora_vfl.sampling.parts import lowest, rank
 from fedora_vfl.sampling.rows import rows_drawn
 from fedora_vfl.sampling.seeds import derive
-from protos.fedora.v1.phase_pb2 import Joint, Phase, Plan, Samples
+from protos.fedora.v1.phase_pb2 import Joint, Part, Phase, Plan, Samples
 
 PARTS = ("forget", "remaining", "held-out")  # of a round's rows, in this order
 
@@ -39,6 +40,15 @@ class SampleSets:
         return SampleSets({**self.rows, Samples.TRAIN: self.rows[Samples.REMAINING]})
 
 
+def part_of(rows: torch.Tensor, part: Part, ids: Sequence[str]) -> tuple[torch.Tensor, int]:
+    """Return the rows of a set that belong to a part of it, in their order, and the highest rank that does."""
+    if not 0 < part.share <= 1:
+        raise PartyError("coordinator", f"asked for a part of {part.share} of some rows")
+    ranks = [rank(part.seed, ids[row]) for row in rows.tolist()]
+    below = lowest(ranks, rows_drawn(part.share, len(ranks)))
+    return rows[torch.tensor(ranks) <= below], below
+
+
 def part(phase: Phase, drawn: Sequence[torch.Tensor]) -> list[tuple[int, torch.Tensor]]:
     """Return the batches of a part of a phase, each with its number in the phase."""
     first, last = phase.first_step, end_of_part(phase, len(drawn))
@@ -50,12 +60,17 @@ def end_of_part(phase: Phase, steps: int) -> int:
     return min(steps, phase.first_step + phase.steps) if phase.steps else steps
 
 
-def draw(sets: SampleSets, over: Samples, plan: Plan) -> list[torch.Tensor]:
-    """Cut a sample set into batches by a plan; the last one may be smaller."""
+def draw(sets: SampleSets, over: Samples, plan: Plan, ids: Sequence[str] = ()) -> list[torch.Tensor]:
+    """Cut a sample set, or the part of it that is asked for, into batches by a plan; the last one may be smaller.
+
+    `ids` are those of all rows, in the common order; only parts go by them.
+    """
     rows = sets.rows.get(over.set)
     if rows is None or not len(rows):
         name = Samples.Set.Name(over.set) if over.set in Samples.Set.values() else f"unknown set {over.set}"
         raise PartyError("coordinator", f"asked for a phase over {name}, which has no rows")
+    if over.HasField("part"):
+        rows, _ = part_of(rows, over.part, ids)
     if over.share == 0:
         return []
     if not 0 < over.share <= 1 or plan.batch_size < 1:

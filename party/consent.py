@@ -177,6 +177,11 @@ class Consent:
             self._silent = self._silent or self._kept_labels
 
     @property
+    def silence(self) -> str:
+        """Why nothing is told of the model as it is now; empty where figures may leave."""
+        return self._silent
+
+    @property
     def tells_progress(self) -> bool:
         """Whether the loss so far is told while a phase runs: it may be about a few rows."""
         return self._policy is None

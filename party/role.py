@@ -496,7 +496,7 @@ class Role(ABC):
         drawn = (
             batches.draw_joint(state.sets, joint, phase.plan.seed)
             if joint
-            else batches.draw(state.sets, phase.over, phase.plan)
+            else batches.draw(state.sets, phase.over, phase.plan, state.ids_for(phase.over))
         )
         check_batches(phase, max(map(len, drawn), default=0), embedding=state.model.embedding)
         self.consent.phase(phase, drawn)
@@ -529,6 +529,7 @@ class Role(ABC):
         report.figures.update(rule.finish())
         if now.before:
             report.change_squared = state.change_squared(now.before)
+            state.learned_from(phase.over)
         self.consent.screen(phase, now.drawn, report, classes=state.classes)
         if state.account:
             state.account.add(phase, rule, report, classes=state.classes)
@@ -579,7 +580,7 @@ class Role(ABC):
         for parameter, gradient in zip(rule.parameters, content["gradients"], strict=True):
             parameter.grad = None if gradient is None else gradient.to(state.device)
         state.networks.train(phase.train_mode)
-        drawn = batches.draw(state.sets, phase.over, phase.plan)
+        drawn = batches.draw(state.sets, phase.over, phase.plan, state.ids_for(phase.over))
         report = Report.FromString(bytes.fromhex(content["report"]))
         before = [one.to(state.device) for one in content["before"]]
         self.under_way = PhaseUnderWay(phase, rule, drawn, report, before, content["steps"])

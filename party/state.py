@@ -14,8 +14,9 @@ from fedora_vfl.settings.model import Model
 from party import models
 from party.account import Account
 from party.attack import Attack
+from party.audit import AuditNotes
 from party.augmentation import augment
-from party.batches import SampleSets
+from party.batches import SampleSets, part_of
 from party.codec import LinkMemories
 from party.confidence import Confidence
 from party.data.encoding import Encoding, Inputs, LabelEncoding, from_json, learn
@@ -69,6 +70,7 @@ class PartyState:
     confidence: Confidence = field(default_factory=Confidence)
     attack: Attack | None = None  # the paper's, once it is fitted to the original model
     figures: dict[str, dict[str, float]] = field(default_factory=dict)  # by model
+    audit: AuditNotes = field(default_factory=AuditNotes)  # what models have shown of each row
     device: torch.device = CPU  # where the networks are; rows and labels stay in main memory
 
     def state_dict(self) -> dict[str, Any]:
@@ -88,6 +90,7 @@ class PartyState:
             "confidence": self.confidence.state_dict(),
             "attack": self.attack.state_dict() if self.attack else None,
             "figures": self.figures,
+            "audit": self.audit.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -105,6 +108,7 @@ class PartyState:
         self.confidence.load_state_dict(state["confidence"])
         self.attack = Attack.from_state_dict(state["attack"]) if state["attack"] else None
         self.figures = state["figures"]
+        self.audit = AuditNotes.from_state_dict(state["audit"])
 
     def write(self, path: Path) -> str:
         """Write the whole state to a file; return its SHA-256."""
@@ -139,6 +143,22 @@ class PartyState:
     def model(self) -> Model:
         """The names and sizes of the networks."""
         return Model.model_validate(self.description["model"])
+
+    @property
+    def ids(self) -> list[str]:
+        """Those of all rows, in the common order."""
+        return [one for name in SETS for one in getattr(self.order, name)]
+
+    def ids_for(self, over: Samples) -> list[str]:
+        """Return what a draw goes by: ids where it is of a part, nothing else."""
+        return self.ids if over.HasField("part") else []
+
+    def learned_from(self, over: Samples) -> None:
+        """Note with the model which part of the rows it has learned from, where that is not all of them."""
+        self.description.pop("part", None)
+        if over.HasField("part"):
+            _, below = part_of(self.sets.rows[over.set], over.part, self.ids)
+            self.description["part"] = {"seed": over.part.seed, "below": below}
 
     def embed(self, rows: Tensor, phase: Phase, step: int, network: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """Return h_i = φ_i(A_i; θ_i) for some rows, or with other parameters by a network that has them."""
@@ -202,10 +222,14 @@ class PartyState:
             shape = self.inputs.shape if self.inputs else None
             self.networks = _networks(self.description, shape, place=place, seed=seed, secret=secret).to(self.device)
             self.description.pop("identity", None)
+            self.description.pop("part", None)
             # θ_init stays the trained model: how far a retrained one is from it is measured in the end.
             self.memory, self.checkpoints = RuleMemory(initial=self.memory.initial), []
         else:
-            self.description = _load(self.networks, path)
+            description = _load(self.networks, path)
+            if description.get("encoding") != self.description.get("encoding"):
+                raise DataError(f"{path}: was trained on rows that are encoded in another way than this job's")
+            self.description = description
             self.begin()
 
     def save_model(self, path: Path, identity: str, training: str, *, overwrite: bool = True) -> str:

@@ -11,10 +11,11 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from torch import Tensor, nn
 
 from fedora_vfl.errors import PartyError
-from party.assessment import Assessor, area_under_curve, true_positives
+from party.assessment import Assessor
 from party.attack import Attack
 from party.batches import SampleSets
 from party.predictions import Predictions
+from party.rates import area_under_curve, true_positives
 from party.state import PartyState
 from protos.fedora.v1.exchange_pb2 import Order
 from protos.fedora.v1.phase_pb2 import Samples

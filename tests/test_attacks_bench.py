@@ -34,7 +34,7 @@ from fedora_vfl.errors import SettingsError
 from fedora_vfl.sampling.seeds import derive
 from fedora_vfl.settings.files import check
 from fedora_vfl.wire.protocol import VERSION
-from party.assessment import area_under_curve
+from party.rates import area_under_curve
 from party.request import resolve
 from protos.fedora.v1.control_pb2 import Request
 from tests.conftest import run

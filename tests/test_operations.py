@@ -624,7 +624,7 @@ def test_a_job_that_waits_for_a_party_goes_on_waiting_at_the_next_process(tmp_pa
     waits: asyncio.Queue[str] = asyncio.Queue()
 
     def follow(event: Event) -> None:
-        if event.note.startswith("waiting for passive-2"):
+        if event.note.startswith("waiting for") and "passive-2" in event.note:
             waits.put_nowait(event.note)
 
     async def work() -> None:

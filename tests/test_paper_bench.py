@@ -34,7 +34,7 @@ from party import models
 from tests.conftest import write_yaml
 
 PAPER = Path(__file__).parents[2] / "shared" / "paper" / "fedora-paper.tex"
-SMALL = ["income", "digits", "pathmnist", "cifar10"]
+SMALL = ["income", "digits", "pathmnist", "cifar10", "cifar100", "tiny-imagenet"]
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +56,10 @@ def test_every_table_and_figure_of_results_has_an_experiment(plan: Plan) -> None
     assert covered == set(NUMBERS)
 
 
-@pytest.mark.parametrize("preset", ["small", "paper"])
-def test_every_cell_is_a_job_that_passes_all_checks(plan: Plan, preset: Preset) -> None:
+@pytest.mark.parametrize(("preset", "least"), [("small", 100), ("medium", 48), ("paper", 100)])
+def test_every_cell_is_a_job_that_passes_all_checks(plan: Plan, preset: Preset, least: int) -> None:
     cells = distinct(places(plan, preset, everywhere(plan)))
-    assert len(cells) > 100
+    assert len(cells) >= least
     for group in {cell.group.digest: cell.group for cell in cells.values()}.values():
         job = check(group.job(), Job, origin=group.data_set)
         assert job.model
@@ -72,6 +72,23 @@ def test_the_small_preset_has_every_experiment_and_method(plan: Plan) -> None:
     assert {place.experiment for place in found} == set(plan.experiments)
     assert {place.method for place in found} == set(plan.methods)
     assert {place.data_set for place in found} == set(SMALL)
+
+
+def test_the_medium_preset_has_every_method_on_two_image_sets_clean_and_poisoned(plan: Plan) -> None:
+    found = list(places(plan, "medium", everywhere(plan)))
+    assert {place.data_set for place in found} == {"cifar10", "pathmnist"}
+    assert {place.request for place in found} == {"m=2, n=50%", "m=2, n=100%"}
+    assert {place.method for place in found} == set(plan.methods) and {place.run for place in found} == {
+        "clean",
+        "backdoor",
+    }
+    assert {place.cell.group.content["model"]["bottom"] for place in found} == {"resnet18"}
+
+
+def test_a_data_set_that_is_run_once_has_the_first_seed_alone(plan: Plan) -> None:
+    found = list(places(plan, "small", everywhere(plan)))
+    seeds = {name: {place.seed for place in found if place.data_set == name} for name in ("cifar100", "cifar10")}
+    assert seeds == {"cifar100": {0}, "cifar10": {0, 1, 2}}
 
 
 def test_the_paper_preset_has_the_papers_data_sets(plan: Plan) -> None:

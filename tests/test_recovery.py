@@ -16,7 +16,8 @@ import pytest
 
 from fedora_vfl.cluster.local import LocalCluster
 from fedora_vfl.cluster.preparation import as_yaml, prepare
-from fedora_vfl.cluster.runs import run_on
+from fedora_vfl.cluster.runs import keep, run_on
+from fedora_vfl.cluster.submission import submit
 from fedora_vfl.settings.federation import Deadlines
 from fedora_vfl.storage import UNFINISHED
 from fedora_vfl.wire.protocol import COORDINATOR
@@ -257,18 +258,13 @@ def test_a_job_whose_party_stays_away_is_suspended_and_goes_on_when_it_returns(n
             async def bring_back() -> None:
                 await cluster.processes["passive-2"].wait()
                 await asyncio.to_thread(wait_for, lambda: state_of(out) == ("suspended", ["passive-2"]))
-                await start(cluster, "passive-2")
+                await cluster.start("passive-2")
 
-            # Nobody starts it again but this test.
-            start, returning = LocalCluster.start, asyncio.Event()
-
-            async def not_by_itself(self: LocalCluster, name: str) -> None:
-                returning.set()
-
-            cluster.start = not_by_itself.__get__(cluster)  # type: ignore[method-assign]
             follow = Strikes(cluster, {2: kill("passive-2")})
             back = asyncio.create_task(bring_back())
-            await run_on(cluster, out, follow)
+            # Unlike `run_on`, this starts nobody again.
+            address, settings = federation.coordinator.address, (out / "job.yaml").read_text()
+            keep(await submit(address, settings, origin="job.yaml", follow=follow, deadlines=short), out)
             await back
             assert any("suspended until passive-2" in note for note in follow.notes)
 

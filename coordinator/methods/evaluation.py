@@ -13,11 +13,16 @@ def evaluation(*, batch_size: int, name: str = "test", over: Samples = TEST) -> 
     return (yield look(name, 1, over=over, batch_size=batch_size))
 
 
-def observation(round: int, *, rows: Mapping["Samples.Set", int], batch_size: int, seed: int) -> Method[None]:
-    """Have the active party record predictions of held-out rows, rows to forget, as many others, and triggered rows."""
+def observation(
+    round: int, *, rows: Mapping["Samples.Set", int], batch_size: int, seed: int, prefix: str = ""
+) -> Method[None]:
+    """Have the active party record predictions of held-out rows, rows to forget, as many others, and triggered rows.
+
+    The same seed looks at the same rows. A prefix sets the names of phases apart, and nothing else.
+    """
     members = share(REMAINING, min(1.0, rows[Samples.TEST] / rows[Samples.REMAINING]))
     sets = {"test": TEST, "validation": VALIDATION, "forgotten": FORGET, "members": members, "probe": PROBE}
     for name, over in sets.items():
         if rows.get(over.set):
             draw = derive(seed, name)
-            yield look(name, round, over=over, batch_size=batch_size, seed=draw, update=RECORD)
+            yield look(prefix + name, round, over=over, batch_size=batch_size, seed=draw, update=RECORD)

@@ -22,6 +22,11 @@ class Unlearn(Settings):
     save: ModelName = "unlearned"
     overwrite: bool = False  # whether `save` may replace another model of that name
 
+    @property
+    def repeats(self) -> int:
+        """How many models a comparison makes with this method, each from a seed of its own."""
+        return int(getattr(self, "seeds", 1))
+
     def most_rounds(self, train: Train) -> int:
         """Return the number of rounds that progress is measured against."""
         return self.rounds or 1

@@ -1,6 +1,8 @@
 """Retrain: fresh parameters, trained on what remains. The reference that every other method is held against."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from coordinator.methods import Method, MethodResult, UnlearningTask
 from coordinator.methods.registry import Unlearn, method
@@ -15,6 +17,7 @@ class Retrain(Unlearn):
     """Retrain's settings: it trains as the original was trained."""
 
     method: Literal["retrain"] = "retrain"
+    seeds: Annotated[int, Field(ge=1, le=16)] = 1  # in `compare`: how many are trained, each from a seed of its own
 
     def most_rounds(self, train: Train) -> int:
         """Return the number of epochs."""

@@ -6,8 +6,9 @@ from typing import Any
 
 from fedora_vfl.certificates.attestation import Attestation, CountedBytes, ScalarDual
 from fedora_vfl.certificates.claims import claims, does_not_claim
-from fedora_vfl.certificates.form import Certificate, LinkBytes, PhaseBytes, final, gaps, joint_of
+from fedora_vfl.certificates.form import Certificate, LinkBytes, PhaseBytes, final, joint_of
 from fedora_vfl.certificates.joint import digest, fits_clocks
+from fedora_vfl.certificates.retrains import gap_deviations, gaps
 from fedora_vfl.wire.meter import TENSOR_KINDS
 
 
@@ -182,11 +183,20 @@ def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _gaps(made: Certificate) -> list[str]:
-    expected, given = gaps(made.metrics), made.gaps
-    if expected is None or given is None:
-        return [] if expected is given else ["`gaps` are given without a retrained model, or missing with one"]
     return [
-        f"`gaps.{name}` is {given.get(name)}, but {expected.get(name)} follows from the metrics"
+        *_follow("gaps", made.gaps, gaps(made.metrics), "a retrained model"),
+        *_follow("gap_deviations", made.gap_deviations, gap_deviations(made.metrics), "several retrained models"),
+    ]
+
+
+def _follow(
+    field: str, given: Mapping[str, float] | None, expected: Mapping[str, float] | None, needs: str
+) -> list[str]:
+    """Compare a field with what follows from the metrics."""
+    if expected is None or given is None:
+        return [] if expected is given else [f"`{field}` are given without {needs}, or missing with it"]
+    return [
+        f"`{field}.{name}` is {given.get(name)}, but {expected.get(name)} follows from the metrics"
         for name in sorted({*expected, *given})
         if not _same(given.get(name), expected.get(name))
     ]

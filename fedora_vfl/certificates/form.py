@@ -118,6 +118,7 @@ class Certificate(Record):
     rows: dict[Name, Rows]
     metrics: dict[Name, Figures]
     gaps: dict[str, float] | None
+    gap_deviations: dict[str, float] | None  # the same in standard deviations between Retrains, where there are several
     bytes: Bytes
     seconds: NonNegativeFloat
     claims: list[str]
@@ -227,15 +228,6 @@ def combined_dual(duals: Sequence[Dual | None]) -> Dual | None:
         positive_share=sum(one.positive_share * one.parameters for one in parts) / max(1, parameters),
         parameters=parameters,
     )
-
-
-def gaps(metrics: Mapping[str, Mapping[str, float | None]]) -> dict[str, float] | None:
-    """Return every figure's distance from the retrained model's; None where nothing was retrained."""
-    if "retrain" not in metrics or "unlearned" not in metrics:
-        return None
-    retrained = metrics["retrain"]
-    pairs = {name: (value, retrained.get(name)) for name, value in metrics["unlearned"].items()}
-    return {name: one - other for name, (one, other) in pairs.items() if one is not None and other is not None}
 
 
 def root_of_sum(squares: Iterable[float]) -> float:

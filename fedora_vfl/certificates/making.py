@@ -6,8 +6,9 @@ from typing import Any
 from fedora_vfl.certificates.attestation import Attestation
 from fedora_vfl.certificates.claims import claims, does_not_claim
 from fedora_vfl.certificates.consistency import contradictions
-from fedora_vfl.certificates.form import FORMAT, LinkBytes, PhaseBytes, final, gaps, read, sealed_bytes
+from fedora_vfl.certificates.form import FORMAT, LinkBytes, PhaseBytes, final, read, sealed_bytes
 from fedora_vfl.certificates.joint import Asked, JointStatement, digest
+from fedora_vfl.certificates.retrains import gap_deviations, gaps
 from fedora_vfl.errors import CertificateError, FedoraError, PartyError
 from fedora_vfl.settings.files import check
 from fedora_vfl.signing import SigningKey, canonical, parse_canonical, verify
@@ -75,6 +76,7 @@ def certificate(
         "rows": {name: one.rows.model_dump() for name, one in stated.items()},
         "metrics": metrics,
         "gaps": gaps(metrics),
+        "gap_deviations": gap_deviations(metrics),
         "bytes": _known(traffic),
         "seconds": seconds,
         "claims": claims(joint.method.dual, shortfall, unseen),

@@ -5,6 +5,7 @@ import sys
 import typer
 
 from fedora_vfl.cli import (
+    audit,
     bench,
     certs,
     data,
@@ -58,6 +59,7 @@ app.command("result")(jobs.result)
 app.add_typer(data.app, name="data")
 app.command("verify")(verify.verify)
 app.command("report")(run_report.report)
+app.command("audit")(audit.audit)
 app.command("dropped")(dropped.dropped)
 app.command("request")(request.request)
 app.command("health")(health.health)

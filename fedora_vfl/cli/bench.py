@@ -88,6 +88,7 @@ class Preset(StrEnum):
     """The sizes that the paper's experiments come in."""
 
     SMALL = "small"
+    MEDIUM = "medium"
     PAPER = "paper"
 
 
@@ -96,7 +97,7 @@ def paper(
     out: Annotated[Path, typer.Option(help="Folder for cells, which are never run twice, and the report.")] = Path(
         "runs/paper"
     ),
-    preset: Annotated[Preset, typer.Option(help="small fits two cores; paper is the paper's size, for a GPU.")] = (
+    preset: Annotated[Preset, typer.Option(help="small: an hour on two cores; medium: eight; paper: for a GPU.")] = (
         Preset.SMALL
     ),
     only: Annotated[
@@ -118,6 +119,10 @@ def paper(
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Write the report from cells that are done.")
     ] = False,
+    cells: Annotated[
+        Path | None,
+        typer.Option(help="With --report-only: a cells.csv, for figures that OUT does not have.", metavar="FILE"),
+    ] = None,
 ) -> None:
     """Run the paper's experiments, and report the paper's figures beside ours.
 
@@ -143,6 +148,7 @@ def paper(
         retry_failed=retry_failed,
         threads=threads,
         device=device,
+        cells=cells,
     )
 
     async def work() -> None:
@@ -154,6 +160,27 @@ def paper(
             await command.run(asked, console)
 
     if code := run_until_done(work()):
+        sys.exit(code)
+
+
+@app.command()
+def inputs(
+    data_set: Annotated[str, typer.Option(help="The one data set to search on.")] = "digits",
+    preset: Annotated[Preset, typer.Option(help="Its size.")] = Preset.SMALL,
+    trials: Annotated[int, typer.Option(min=1, max=1000, help="Inputs to draw; more of them go on from fewer.")] = 40,
+    data: Annotated[Path | None, typer.Option(help="Folder with the image data sets.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for trials, which are never run twice.")] = Path("runs/inputs"),
+) -> None:
+    """Search, on one data set, for inputs of FedORA with the paper's steps, which the paper does not give.
+
+    Trials are drawn at random and ranked by their distance from Retrain (test accuracy, unlearning accuracy, honest
+    AUC). Stopped at any moment, the same command goes on where it was.
+    """
+    from fedora_vfl.bench.paper.search import search
+    from fedora_vfl.process.lifecycle import run_until_done
+
+    console = Console(highlight=False)
+    if code := run_until_done(search(data_set, preset.value, trials, data, out, console)):
         sys.exit(code)
 
 

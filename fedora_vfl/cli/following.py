@@ -20,6 +20,7 @@ STAGES = {
     REMAINING_PHASE: UNLEARNING,
     RETREAT: UNLEARNING,
     **dict.fromkeys(("test", "validation", "forgotten", "members", "probe"), MEASURING),
+    **dict.fromkeys(("audit-test", "audit-forgotten", "audit-members"), MEASURING),
 }
 
 # A stage is told in about this many lines, its last round always; in a terminal only the open-ended ones are.
@@ -172,7 +173,9 @@ def _figures(finished: PhaseFinished) -> dict[str, str]:
             return {"remaining accuracy": f"{finished.accuracy:.1%}"}
         case "test":
             return {"test loss": f"{finished.loss:.4f}", "accuracy": f"{finished.accuracy:.2%}"}
-        case "validation" | "forgotten" | "members" | "probe":
+        case "audit-test":
+            return {"reference, test accuracy": f"{finished.accuracy:.2%}"}
+        case "validation" | "forgotten" | "members" | "probe" | "audit-forgotten" | "audit-members":
             return {}  # their figures come with the report, where they can be compared
         case "certificate":
             return {"L_u": f"{finished.loss:.3f}"} if finished.HasField("dual") else {}

@@ -13,6 +13,7 @@ ABILITIES = (
     ("forgotten_classes_accuracy", "… forgotten classes", "{:.1%}"),
     ("remaining_accuracy", "… remaining rows", "{:.1%}"),
     ("forget_accuracy", "… forgotten rows", "{:.1%}"),
+    ("forget_minus_unseen_accuracy", "… minus unseen rows", "{:+.1%}"),
     ("backdoor_asr", "backdoor success", "{:.1%}"),
     ("untriggered_asr", "… without trigger", "{:.1%}"),
 )
@@ -112,27 +113,45 @@ def _comparison(result: dict[str, Any]) -> Table:
     title = f"Forgetting {forget['rows']:,} of {forget['rows'] + forget['remaining']:,} training rows"
     table = Table(title=title, title_justify="left")
     table.add_column("", style="bold", no_wrap=True)
+    several, away = _retrains(result)
+    titles = SHOWN | ({"retrain": f"{len(result['retrains']['models'])} Retrains"} if several else {})
     for name in (*models, *(["gap to Retrain"] if gap else [])):
-        table.add_column(SHOWN.get(name, name), justify="right", no_wrap=True)
+        table.add_column(titles.get(name, name), justify="right", no_wrap=True)
     # Poisoned rows differ from all others whether they are remembered or not: attacks on them say nothing.
     attacks = ATTACKS if result["unlearned"].get("backdoor_asr") is None else ()
     for name, label, shown in (*ABILITIES, *attacks):
         values = [result[model].get(name) for model in models]
         if any(value is not None for value in values):
             cells = ["–" if value is None else shown.format(value) for value in values]
-            table.add_row(label, *cells, *([_difference(gap.get(name), shown)] if gap else []))
+            if name in several:
+                cells[models.index("retrain")] = _mean(several[name], shown)
+            table.add_row(label, *cells, *([_difference(gap.get(name), shown, away.get(name))] if gap else []))
     table.add_section()
     for label, cells in _costs(result, models, gap):
         table.add_row(label, *cells)
     return table
 
 
-def _difference(gap: float | None, shown: str) -> str:
-    """Write a gap in the units of its figure."""
+def _retrains(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, float]]:
+    """Return what several Retrains make of each figure, and how many deviations the unlearned model is from them."""
+    several = result.get("retrains") or {"figures": {}, "deviations": {}}
+    return several["figures"], several["deviations"].get("unlearned") or {}
+
+
+def _mean(spread: dict[str, Any], shown: str) -> str:
+    """Write the mean of several Retrains, and their deviation."""
+    deviation = spread["deviation"]
+    beside = f"{100 * deviation:.1f}" if "%" in shown else f"{deviation:.3f}"
+    return f"{shown.format(spread['mean'])} ± {beside}"
+
+
+def _difference(gap: float | None, shown: str, deviations: float | None = None) -> str:
+    """Write a gap in the units of its figure and, where there are several Retrains, in their standard deviations."""
     if gap is None:
         return ""
     # Adding 0 turns the -0.0 of a small difference into 0.0.
-    return f"{round(100 * gap, 1) + 0.0:+.1f} points" if "%" in shown else f"{round(gap, 3) + 0.0:+.3f}"
+    said = f"{round(100 * gap, 1) + 0.0:+.1f} points" if "%" in shown else f"{round(gap, 3) + 0.0:+.3f}"
+    return said if deviations is None else f"{said}, {abs(deviations):.1f} sd"
 
 
 def _costs(result: dict[str, Any], models: list[str], gap: dict[str, Any] | None) -> Iterable[tuple[str, list[str]]]:

@@ -57,7 +57,7 @@ def make(run: Path, federation: Path | None, trusted_keys: Path | None, trust: l
     from fedora_vfl.documents.webpage import webpage
     from fedora_vfl.run_report.page import compose
 
-    result = _result(run)
+    result = read_result(run)
     verified = _verified(run, federation, trusted_keys, trust)
     try:
         return webpage(compose(result, verified, _picture(result)))
@@ -66,7 +66,8 @@ def make(run: Path, federation: Path | None, trusted_keys: Path | None, trust: l
         raise DataError(f"{run / 'result.json'}: {said}") from None
 
 
-def _result(run: Path) -> dict[str, Any]:
+def read_result(run: Path) -> dict[str, Any]:
+    """Return result.json of a run's folder."""
     path = run / "result.json"
     try:
         if path.stat().st_size > MOST_BYTES:

@@ -143,6 +143,7 @@ class LocalCluster:
         self._programs = {COORDINATOR: ["coordinator"], **{name: ["party"] for name in federation.parties}}
         self._programs.update({name: list(program) for name, program in (programs or {}).items()})
         self.processes: dict[str, asyncio.subprocess.Process] = {}
+        self._stopping = False
 
     async def __aenter__(self) -> Self:
         """Start the coordinator and all parties."""
@@ -166,11 +167,13 @@ class LocalCluster:
             name, code = await self._first_to_end()
             reason = self._epitaph(name, code)
             pause = restarts.pause(name, code)
-            if pause is None:
+            if pause is None or self._stopping:
                 return reason
             restarts.told(f"{reason}; it is started again")
             await asyncio.sleep(pause)
-            await self.start(name)
+            if self._stopping:
+                return reason
+            await self._start(name)
 
     async def first_to_end(self) -> FedoraError:
         """Wait until a process ends, which none should, and return why."""
@@ -188,6 +191,7 @@ class LocalCluster:
 
     async def stop(self) -> None:
         """Ask every process to end, and make it end if it does not."""
+        self._stopping = True  # nobody starts one again
         running = [process for process in self.processes.values() if process.returncode is None]
         for process in running:
             _signal(process, signal.SIGTERM)
@@ -211,6 +215,10 @@ class LocalCluster:
 
     async def start(self, name: str) -> None:
         """Start one member's process."""
+        self._stopping = False
+        await self._start(name)
+
+    async def _start(self, name: str) -> None:
         if not (program := self._programs[name]):
             return
         config = self._folder / ("federation.yaml" if name == COORDINATOR else f"parties/{name}.yaml")

@@ -71,17 +71,19 @@ class Plot:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim, where it is made, whether it holds, and the numbers that say so."""
+    """A claim, where it is made, whether it holds, the numbers that say so, in how many cases, and the worst one."""
 
     claim: str
     where: str
     holds: str
     numbers: str
+    cases: str
+    worst: str
 
 
 @dataclass(frozen=True)
 class Verdicts:
-    """Claims, one after the other."""
+    """Claims, a line of one table each; the numbers of all cases are folded away below it."""
 
     items: list[Verdict]
 

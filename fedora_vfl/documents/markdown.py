@@ -43,7 +43,7 @@ def _block(block: Block, folder: Path) -> str:
         case Plot():
             return f"![{block.caption}]({block.path.relative_to(folder).as_posix()})\n\n*{block.caption}*"
         case Verdicts():
-            return "\n".join(f"1. **{one.holds}**: {one.claim} ({one.where}).\n   {one.numbers}" for one in block.items)
+            return _verdicts(block)
         case Table():
             return _table(block)
         case Grid():
@@ -57,6 +57,14 @@ def _block(block: Block, folder: Path) -> str:
         case Fold():
             inside = "\n\n".join(_block(one, folder) for one in block.blocks)
             return f"<details><summary>{block.summary}</summary>\n\n{inside}\n\n</details>"
+
+
+def _verdicts(block: Verdicts) -> str:
+    lines = [_line(["claim", "where", "holds", "in cases", "the worst case"]), _line(["---"] * 5)]
+    lines += [_line([one.claim, one.where, f"**{one.holds}**", one.cases, one.worst]) for one in block.items]
+    items = "\n".join(f"1. {one.claim}.\n   {one.numbers}" for one in block.items)
+    folded = f"<details><summary>All cases of every claim</summary>\n\n{items}\n\n</details>"
+    return "\n".join(lines) + f"\n\n{folded}"
 
 
 def _table(table: Table) -> str:

@@ -179,10 +179,19 @@ def _rows(block: list[Row]) -> Iterator[str]:
 
 
 def _verdicts(block: Verdicts) -> str:
-    items = "".join(
-        f'<li><p class="claim"><span class="verdict {one.holds.split()[0]}">{escape(one.holds)}</span> '
-        f'{_inline(one.claim)}. <span class="where">{_inline(one.where)}</span></p>'
-        f'<p class="numbers">{_inline(one.numbers)}</p></li>'
+    rows = "".join(
+        f'<tr><th scope="row">{_inline(one.claim)} <span class="where">{_inline(one.where)}</span></th>'
+        f'<td><span class="verdict {one.holds.split()[0]}">{escape(one.holds)}</span></td>'
+        f"<td>{_inline(one.cases)}</td><td>{_inline(one.worst)}</td></tr>"
         for one in block.items
     )
-    return f'<ol class="verdicts">{items}</ol>'
+    items = "".join(
+        f'<li><p class="claim">{_inline(one.claim)}</p><p class="numbers">{_inline(one.numbers)}</p></li>'
+        for one in block.items
+    )
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("claim", "holds", "in cases", "the worst case"))
+    return (
+        f'<div class="scroll"><table class="grid text claims"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+        f'<details><summary>All cases of every claim</summary><ol class="verdicts">{items}</ol></details>'
+    )

@@ -76,11 +76,13 @@ def figures(result: Mapping[str, Any]) -> list[Block]:
     models = [name for name in ("original", "unlearned", *compared(result)) if name in result]
     known = [one for one in FIGURES if any(result[name].get(one.name) is not None for name in models)]
     gap = result.get("gap") or {}
-    header = ["", *(TITLES.get(name, name) for name in models), *(["unlearned − Retrain"] if gap else [])]
+    several = len(_several(result).get("models") or [])
+    titles = TITLES | ({"retrain": f"{several} Retrains"} if several else {})
+    header = ["", *(titles.get(name, name) for name in models), *(["unlearned − Retrain"] if gap else [])]
     rows = [
         [
             one.title,
-            *(one.show(result[name].get(one.name)) for name in models),
+            *(_value(one, name, result) for name in models),
             *([_gap(one, result)] if gap else []),
         ]
         for one in known
@@ -88,7 +90,8 @@ def figures(result: Mapping[str, Any]) -> list[Block]:
     rows += list(_costs(result, models, gap))
     reference = (
         "Retrain is a model trained anew without the rows: it is what forgetting is measured against, not 0 % and not "
-        "50 %."
+        "50 %. One such model is one draw: with several (`seeds` in `compare`) gaps are given in their standard "
+        "deviations (sd) too."
         if gap
         else "No Retrain was asked for (`compare: [retrain]`), so that nothing here says what a model without the rows "
         "would have given: figures of the forgotten rows have no yardstick."
@@ -113,9 +116,25 @@ def compared(result: Mapping[str, Any]) -> list[str]:
 def _gap(figure: Figure, result: Mapping[str, Any]) -> str:
     """Write a gap to Retrain, in deviations between Retrains too where there are several."""
     said = figure.difference(result["gap"].get(figure.name))
-    spread = (result.get("retrains") or {}).get(figure.name) or {}
-    deviations = spread.get("deviations")
-    return said if deviations is None else f"{said} ({deviations:+.1f} sd)".replace("-", "−")
+    deviations = ((_several(result).get("deviations") or {}).get("unlearned") or {}).get(figure.name)
+    return said if deviations is None else f"{said} ({abs(deviations):.1f} sd)"
+
+
+def _several(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what is told of several Retrains; nothing where there is one, or none."""
+    return result.get("retrains") or {}
+
+
+def _value(figure: Figure, model: str, result: Mapping[str, Any]) -> str:
+    """Write a figure of a model; of several Retrains their mean and deviation."""
+    spread = (_several(result).get("figures") or {}).get(figure.name)
+    if model != "retrain" or not spread:
+        return figure.show(result[model].get(figure.name))
+    return (
+        f"{figure.show(spread['mean'])} ± {100 * spread['deviation']:.1f}"
+        if figure.percent
+        else (f"{spread['mean']:.3f} ± {spread['deviation']:.3f}")
+    )
 
 
 def _costs(result: Mapping[str, Any], models: Iterable[str], gap: Mapping[str, Any]) -> Iterable[list[str]]:
@@ -136,7 +155,7 @@ def _drawn(result: Mapping[str, Any], models: list[str], known: Iterable[Figure]
             continue
         said = ", ".join(f"{TITLES[name]} {one.show(value)}" for name, value in values.items() if name != "original")
         dots = [Dot(float(value), TITLES[name]) for name, value in values.items() if value is not None]
-        spread = (result.get("retrains") or {}).get(one.name)
+        spread = (_several(result).get("figures") or {}).get(one.name)
         stretch = (spread["mean"] - spread["deviation"], spread["mean"] + spread["deviation"]) if spread else None
         rows.append(Scale(one.title, said, 0.0, 1.0, dots, stretch))
     if not rows:

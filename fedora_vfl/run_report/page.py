@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedora_vfl.documents.document import Block, Bullets, Document, Fold, Grid, Heading, Notice, Paragraph, Photo
+from fedora_vfl.run_report.audit import audit
 from fedora_vfl.run_report.certificate import Verified, certificate, notice
 from fedora_vfl.run_report.figures import TITLES, compared, figures
 from fedora_vfl.run_report.traffic import traffic
 
-LOOKS = {"test", "validation", "forgotten", "members", "probe"}  # phases that measure and change nothing
+# Phases that measure and change nothing.
+LOOKS = {"test", "validation", "forgotten", "members", "probe"}
+LOOKS |= {"audit-test", "audit-forgotten", "audit-members"}
 
 
 def compose(result: Mapping[str, Any], verified: Verified | None, picture: bytes | None) -> Document:
@@ -29,6 +32,7 @@ def compose(result: Mapping[str, Any], verified: Verified | None, picture: bytes
         blocks += [Notice("plain", "In short", list(result["verdict"])), notice(verified, result)]
     blocks += _asked(result)
     blocks += figures(result)
+    blocks += audit(result)
     blocks += _rounds(result, picture)
     blocks += traffic(result)
     if forgot:

@@ -2,7 +2,7 @@
 
 import math
 
-from protos.fedora.v1.phase_pb2 import Joint, Phase
+from protos.fedora.v1.phase_pb2 import Joint, Phase, Samples
 
 
 def rows_drawn(share: float, rows: int) -> int:
@@ -10,6 +10,12 @@ def rows_drawn(share: float, rows: int) -> int:
     if not share:
         return 0
     return min(rows, max(1, math.ceil(share * rows - 1e-9)))  # 0.07 × 100 is a little over 7 in floating point
+
+
+def rows_of(over: Samples, set_rows: int) -> int:
+    """Return how many rows a phase runs over, of a set of so many."""
+    whole = rows_drawn(over.part.share, set_rows) if over.HasField("part") else set_rows
+    return rows_drawn(over.share, whole)
 
 
 def rows_of_round(joint: Joint) -> int:
@@ -21,5 +27,5 @@ def rows_and_steps(phase: Phase, set_rows: int) -> tuple[int, int]:
     """Return how many rows a phase takes in all and how many batches; `set_rows` is the size of the set it is over."""
     if phase.HasField("joint"):
         return phase.joint.rounds * rows_of_round(phase.joint), phase.joint.rounds
-    rows = rows_drawn(phase.over.share, set_rows)
+    rows = rows_of(phase.over, set_rows)
     return rows, -(-rows // phase.plan.batch_size)

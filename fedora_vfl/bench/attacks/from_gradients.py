@@ -10,7 +10,7 @@ from fedora_vfl.bench.attacks.figures import Figures, beside, largest_share, mea
 from fedora_vfl.bench.attacks.one_process import OneProcess
 from fedora_vfl.bench.attacks.views import TARGET, Trace
 from fedora_vfl.sampling.seeds import derive
-from party.assessment import area_under_curve
+from party.rates import area_under_curve
 
 KNOWN_LABELS = (10, 50, 100)
 DRAWS = 3  # of known rows, over which a figure is the mean

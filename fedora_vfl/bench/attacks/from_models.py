@@ -17,7 +17,7 @@ from fedora_vfl.bench.attacks.one_process import OneProcess, join
 from fedora_vfl.bench.attacks.scenes import FORGOTTEN
 from fedora_vfl.bench.attacks.views import TARGET, Seen, observe
 from fedora_vfl.sampling.seeds import derive
-from party.assessment import area_under_curve, true_positives
+from party.rates import area_under_curve, true_positives
 from party.request import resolve
 from protos.fedora.v1.control_pb2 import Request
 

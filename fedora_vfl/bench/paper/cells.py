@@ -94,7 +94,7 @@ def places(plan: Plan, preset: Preset, sources: dict[str, Source]) -> Iterator[P
         extent = experiment.extent(preset)
         for data_set in extent.data:
             if data_set in sources:
-                for seed in extent.seeds:
+                for seed in extent.seeds_of(data_set):
                     yield from _of_data_set(name, experiment, data_set, seed, plan, preset, sources[data_set])
 
 
@@ -102,7 +102,7 @@ def _of_data_set(
     name: str, experiment: Experiment, data_set: str, seed: int, plan: Plan, preset: Preset, source: Source
 ) -> Iterator[Place]:
     described = plan.data_sets[data_set]
-    for request in experiment.requests[data_set]:
+    for request in filter(experiment.extent(preset).has, experiment.requests[data_set]):
         for run in request.runs:
             for setting, line in _lines(experiment):
                 cell = _cell(data_set, described, preset, source, request, run, setting, line, plan, seed)

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from fedora_vfl.bench.paper.cells import Cell, Place, distinct, places
 from fedora_vfl.bench.paper.experiments import HERE, Plan, Preset, load_plan
+from fedora_vfl.bench.paper.from_csv import read_cells
 from fedora_vfl.bench.paper.progress import Estimate, Teller, in_words
 from fedora_vfl.bench.paper.report import Material, write_report
 from fedora_vfl.bench.paper.sources import Sources, find
@@ -31,6 +32,7 @@ class Asked:
     retry_failed: bool = False
     threads: int | None = None
     device: str | None = None
+    cells: Path | None = None  # a cells.csv whose figures stand in for cells that are not in `out`
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,8 @@ def report(asked: Asked, console: Console) -> None:
     """Write the report from the cells that are done, whatever --only says."""
     found = scope(asked)
     records = Store(asked.out).read_all(distinct(found.every).values())
+    if asked.cells:
+        records = read_cells(asked.cells, found.every) | records
     material = Material(found.plan, asked.preset, found.every, records, found.sources.missing, _command(asked))
     write_report(material, asked.out)
     console.print(f"Report: {asked.out / 'report.html'} (also report.md, cells.csv, plots)", soft_wrap=True)

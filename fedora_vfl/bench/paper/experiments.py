@@ -11,8 +11,8 @@ from fedora_vfl.settings.files import Settings, load
 from fedora_vfl.settings.model import Model
 
 HERE = Path(__file__).parent
-PRESETS = ("small", "paper")
-Preset = Literal["small", "paper"]
+PRESETS = ("small", "medium", "paper")
+Preset = Literal["small", "medium", "paper"]
 Run = Literal["clean", "backdoor"]  # membership is measured in the first, the trigger in the second
 
 
@@ -36,11 +36,13 @@ class DataSet(Settings):
     data: dict[str, Any]
     files: list[str] = Field(default_factory=list)  # any one of these, in --data, holds it; an .npz comes first
     small: Size | None = None
+    medium: Size | None = None
     paper: Size | None = None
 
     def size(self, preset: Preset) -> Size | None:
         """Return what a preset makes of it."""
-        return self.small if preset == "small" else self.paper
+        found: Size | None = getattr(self, preset)
+        return found
 
     @property
     def class_names(self) -> list[str]:
@@ -108,8 +110,18 @@ class MethodLine(Settings):
 class Extent(Settings):
     """How much of an experiment a preset has."""
 
-    data: Annotated[list[str], Field(min_length=1)]
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    data: list[str] = Field(default_factory=list)  # none: the preset does without the experiment
+    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = Field(default=[0])
+    once: list[str] = Field(default_factory=list)  # data sets of which the first seed is enough
+    classes: list[PositiveInt] | None = None  # only requests for so many classes; null: all requests
+
+    def seeds_of(self, data_set: str) -> list[int]:
+        """Return the seeds that a data set is run with."""
+        return self.seeds[:1] if data_set in self.once else self.seeds
+
+    def has(self, request: Request) -> bool:
+        """Tell whether a request is among those that are run."""
+        return self.classes is None or request.classes in self.classes
 
 
 class Experiment(Settings):
@@ -125,11 +137,13 @@ class Experiment(Settings):
     settings: list[Setting] = Field(default=[Setting(name="")], min_length=1)
     beside: list[str] = Field(default_factory=list)  # methods run once, untouched by `settings`, to compare with
     small: Extent
+    medium: Extent = Extent()
     paper: Extent
 
     def extent(self, preset: Preset) -> Extent:
         """Return how much of it a preset has."""
-        return self.small if preset == "small" else self.paper
+        found: Extent = getattr(self, preset)
+        return found
 
     @property
     def lines(self) -> list[MethodLine]:
@@ -179,7 +193,7 @@ def _check_names(
     experiment: Experiment, path: Path, data_sets: Mapping[str, DataSet], methods: Mapping[str, Method]
 ) -> None:
     """Refuse names that stand for nothing."""
-    for name in (*experiment.requests, *experiment.small.data, *experiment.paper.data):
+    for name in (*experiment.requests, *(one for preset in PRESETS for one in getattr(experiment, preset).data)):
         if name not in data_sets:
             raise SettingsError(f"{path}: {name!r} is no data set; allowed: {', '.join(data_sets)}")
     for preset in PRESETS:

@@ -20,6 +20,7 @@ class Case:
 
     holds: bool
     told: str
+    margin: float | None = None  # by how much it holds or, below 0, fails; in no unit but that of its claim
 
 
 def findings(sheet: Sheet, plan: Plan) -> list[Verdict]:
@@ -69,7 +70,7 @@ def judge(claim: str, where: str, cases: Iterable[Case]) -> Verdict:
     """Turn cases into a verdict: yes if all hold, no if none does, partly in between."""
     found = list(cases)
     if not found:
-        return Verdict(claim, where, OPEN, "No cell that bears on it has been run.")
+        return Verdict(claim, where, OPEN, "No cell that bears on it has been run.", "–", "–")
     holding = sum(case.holds for case in found)
     verdict = YES if holding == len(found) else NO if not holding else PARTLY
     against = _some([case.told for case in found if not case.holds])
@@ -79,7 +80,12 @@ def judge(claim: str, where: str, cases: Iterable[Case]) -> Verdict:
         said.append(f"Holds: {for_it}." if against else f"{for_it}.")
     if against:
         said.append(f"Does not hold: {against}." if for_it else f"{against}.")
-    return Verdict(claim, where, verdict, " ".join(said))
+    return Verdict(claim, where, verdict, " ".join(said), f"{holding} of {len(found)}", _worst(found).told)
+
+
+def _worst(cases: Sequence[Case]) -> Case:
+    """Return the case that speaks most against a claim; of cases without a margin one that does not hold."""
+    return min(cases, key=lambda case: (case.holds, case.margin if case.margin is not None else 0.0))
 
 
 def _some(told: list[str]) -> str:
@@ -95,7 +101,7 @@ def near_retrain(evidence: Evidence) -> Verdict:
         for line in evidence.lines(experiment):
             gap = evidence.sheet.gap(line, "test_accuracy") if line.title in evidence.variants else None
             if gap is not None:
-                cases.append(Case(gap > -CLOSE, f"{evidence.title(line)}, {line.title} {_points(gap)}"))
+                cases.append(Case(gap > -CLOSE, f"{evidence.title(line)}, {line.title} {_points(gap)}", gap))
     claim = "FedORA's test accuracy is close to Retrain's or above it (here: no more than 3 points below)"
     return judge(claim, "Tables IV and V", cases)
 
@@ -113,7 +119,7 @@ def best_utility(evidence: Evidence) -> Verdict:
         if own is not None and known:
             best = max(known, key=lambda name: known[name])
             told = f"{evidence.title(line)}, {line.title} {100 * own:.1f} against {best} {100 * known[best]:.1f}"
-            cases.append(Case(own >= known[best], told))
+            cases.append(Case(own >= known[best], told, own - known[best]))
     return judge("FedORA keeps more test accuracy than GA, ICO and CVFU", "Tables IV and V", cases)
 
 
@@ -125,7 +131,7 @@ def ascent_harms(evidence: Evidence) -> Verdict:
             continue
         gap = evidence.sheet.gap(line, "test_accuracy")
         if gap is not None:
-            cases.append(Case(gap < -CLOSE, f"{evidence.title(line)} {_points(gap)}"))
+            cases.append(Case(gap < -CLOSE, f"{evidence.title(line)} {_points(gap)}", -gap))
     return judge("Gradient ascent costs test accuracy (here: more than 3 points below Retrain)", "Tables IV, V", cases)
 
 
@@ -135,7 +141,8 @@ def label_is_harder(evidence: Evidence) -> Verdict:
     for line, other in _half_and_whole(evidence):
         half, whole = evidence.value(line, "test_accuracy"), evidence.value(other, "test_accuracy")
         if half is not None and whole is not None and line.title == RETRAIN:
-            cases.append(Case(whole < half, f"{evidence.title(line)} {100 * half:.1f}, whole {100 * whole:.1f}"))
+            told = f"{evidence.title(line)} {100 * half:.1f}, whole {100 * whole:.1f}"
+            cases.append(Case(whole < half, told, half - whole))
     claim = "Label unlearning lowers test accuracy more than sample unlearning does (here: looked at for Retrain)"
     return judge(claim, "Tables IV and V", cases)
 
@@ -147,7 +154,7 @@ def label_forgets_more(evidence: Evidence) -> Verdict:
         half, whole = evidence.value(line, "forget_accuracy"), evidence.value(other, "forget_accuracy")
         if half is not None and whole is not None:
             told = f"{evidence.title(line)}, {line.title} {100 * half:.1f}, whole {100 * whole:.1f}"
-            cases.append(Case(whole <= half, told))
+            cases.append(Case(whole <= half, told, half - whole))
     claim = "Unlearning accuracy is lower in label unlearning than in sample unlearning"
     return judge(claim, "Figures 4 and 5", cases)
 
@@ -166,7 +173,7 @@ def lowest_unlearning_accuracy(evidence: Evidence) -> Verdict:
         if own is not None and known:
             least = min(known, key=lambda name: known[name])
             told = f"{evidence.title(line)}, {line.title} {100 * own:.1f} against {least} {100 * known[least]:.1f}"
-            cases.append(Case(own <= known[least], told))
+            cases.append(Case(own <= known[least], told, known[least] - own))
     claim = "On images FedORA has the lowest unlearning accuracy of all methods"
     return judge(claim, "Figure 4", cases)
 
@@ -182,7 +189,7 @@ def retrain_forgets_kept_classes(evidence: Evidence) -> Verdict:
         if forgotten is not None and test is not None:
             seen = f"; honest AUC {auc:.2f}: to it they are rows never seen" if auc is not None else ""
             told = f"removed rows {100 * forgotten:.1f} %, test rows of all classes {100 * test:.1f} %{seen}"
-            cases.append(Case(forgotten < test / 2, told))
+            cases.append(Case(forgotten < test / 2, told, test / 2 - forgotten))
     claim = (
         "Retrain gets only 30 % of the removed rows right on CIFAR-10 (m=2, n=50%), where it gets 82 % of test rows "
         "(here: less than half its test accuracy)"
@@ -197,7 +204,7 @@ def membership_near_chance(evidence: Evidence) -> Verdict:
         value = evidence.value(line, "mia_asr") if line.title in evidence.variants else None
         if value is not None:
             told = f"{evidence.title(line)}, {line.title} {100 * value:.1f} %"
-            cases.append(Case(abs(value - 0.5) <= NEAR_CHANCE, told))
+            cases.append(Case(abs(value - 0.5) <= NEAR_CHANCE, told, -abs(value - 0.5)))
     claim = "After FedORA the paper's membership attack succeeds in about 50 % of cases (here: 45 to 55 %)"
     return judge(claim, "Figures 6 and 7", cases)
 
@@ -208,7 +215,8 @@ def honest_near_retrain(evidence: Evidence) -> Verdict:
     for line in evidence.lines(SAMPLE) + evidence.lines(LABEL):
         gap = evidence.sheet.gap(line, "mia_auc") if line.title in evidence.variants else None
         if gap is not None:
-            cases.append(Case(abs(gap) <= NEAR_CHANCE, f"{evidence.title(line)}, {line.title} {_signed(gap)}"))
+            told = f"{evidence.title(line)}, {line.title} {_signed(gap)}"
+            cases.append(Case(abs(gap) <= NEAR_CHANCE, told, -abs(gap)))
     claim = "Not a claim of the paper: the honest attack's AUC on FedORA's models is within 0.05 of Retrain's"
     return judge(claim, "ours", cases)
 
@@ -220,7 +228,7 @@ def backdoor_gone(evidence: Evidence) -> Verdict:
         value = evidence.value(line, "backdoor_asr")
         if value is not None:
             told = f"{evidence.title(line)}, {line.title} {100 * value:.1f} %"
-            cases.append(Case(value < 0.1, told))
+            cases.append(Case(value < 0.1, told, -value))
     claim = "Every method brings backdoor success below 10 %"
     return judge(claim, "Figures 6 and 7", cases)
 
@@ -248,7 +256,8 @@ def fewer_bytes(evidence: Evidence) -> Verdict:
         reference = evidence.sheet.retrain(line)
         own, whole = evidence.value(line, "bytes"), evidence.value(reference, "bytes")
         if line.title in evidence.variants and own and whole:
-            cases.append(Case(own < whole, f"{evidence.title(line)}, {line.title} {own / whole:.2f} of Retrain's"))
+            told = f"{evidence.title(line)}, {line.title} {own / whole:.2f} of Retrain's"
+            cases.append(Case(own < whole, told, -own / whole))
     return judge("FedORA sends less than Retrain", "Table II", cases)
 
 
@@ -256,10 +265,11 @@ def bytes_as_predicted(evidence: Evidence) -> Verdict:
     """Bytes counted beside those that the complexity table predicts."""
     cases = []
     for line in evidence.lines("table-cost"):
-        own, told = evidence.value(line, "bytes"), evidence.value(line, "bytes_predicted")
-        if own and told:
-            ratio = own / told
-            cases.append(Case(0.95 <= ratio <= 1.05, f"{evidence.title(line)}, {line.title} {ratio:.2f}"))
+        own, predicted = evidence.value(line, "bytes"), evidence.value(line, "bytes_predicted")
+        if own and predicted:
+            ratio = own / predicted
+            told = f"{evidence.title(line)}, {line.title} {ratio:.2f}"
+            cases.append(Case(0.95 <= ratio <= 1.05, told, -abs(ratio - 1)))
     claim = "Bytes follow the complexity table (here: counted within 5 % of predicted)"
     return judge(claim, "Table II", cases)
 
@@ -339,7 +349,7 @@ def _trend(experiment: str, metric: str, claim: str, where: str, *, falls: bool)
                 told = f"{evidence.name(data_set)}: " + ", ".join(
                     f"{setting} {100 * value:.1f}" for setting, value in known
                 )
-                cases.append(Case(moved < 0 if falls else moved > 0, told))
+                cases.append(Case(moved < 0 if falls else moved > 0, told, -moved if falls else moved))
         return judge(claim, where, cases)
 
     return look
@@ -360,9 +370,8 @@ def delta_utility(evidence: Evidence) -> Verdict:
     for none, some in _pairs(evidence, "figure-delta", "δ=0%", "δ=5%"):
         before, after = evidence.value(none, "test_accuracy"), evidence.value(some, "test_accuracy")
         if before is not None and after is not None:
-            cases.append(
-                Case(after > before, f"{evidence.name(none.data_set)} {100 * before:.1f} to {100 * after:.1f}")
-            )
+            told = f"{evidence.name(none.data_set)} {100 * before:.1f} to {100 * after:.1f}"
+            cases.append(Case(after > before, told, after - before))
     return judge("Test accuracy rises from δ = 0 to δ = 5 %", "Figure 8b", cases)
 
 
@@ -373,7 +382,7 @@ def delta_plateau(evidence: Evidence) -> Verdict:
         before, after = evidence.value(some, "test_accuracy"), evidence.value(every, "test_accuracy")
         if before is not None and after is not None:
             told = f"{evidence.name(some.data_set)} {100 * before:.1f} to {100 * after:.1f}"
-            cases.append(Case(abs(after - before) <= CLOSE, told))
+            cases.append(Case(abs(after - before) <= CLOSE, told, -abs(after - before)))
     return judge("Beyond δ = 25 % test accuracy hardly changes (here: within 3 points)", "Figure 8b", cases)
 
 
@@ -383,7 +392,7 @@ def delta_speed(evidence: Evidence) -> Verdict:
     for some, every in _pairs(evidence, "figure-delta", "δ=5%", "δ=100%"):
         fast, slow = evidence.value(some, "seconds_per_round"), evidence.value(every, "seconds_per_round")
         if fast and slow:
-            cases.append(Case(slow / fast >= 2, f"{evidence.name(some.data_set)} {slow / fast:.1f} times"))
+            cases.append(Case(slow / fast >= 2, f"{evidence.name(some.data_set)} {slow / fast:.1f} times", slow / fast))
     return judge("δ = 5 % instead of 100 % makes a round 4.5 times as fast (here: at least twice)", "Figure 8b", cases)
 
 
@@ -393,9 +402,8 @@ def few_rows(evidence: Evidence) -> Verdict:
     for none, some in _pairs(evidence, "table-extreme", "δ=0%", "δ=1%"):
         before, after = evidence.value(none, "test_accuracy"), evidence.value(some, "test_accuracy")
         if none.request == "50 samples" and before is not None and after is not None:
-            cases.append(
-                Case(after > before, f"{evidence.name(none.data_set)} {100 * before:.1f} to {100 * after:.1f}")
-            )
+            told = f"{evidence.name(none.data_set)} {100 * before:.1f} to {100 * after:.1f}"
+            cases.append(Case(after > before, told, after - before))
     return judge("Forgetting 50 rows, δ = 1 % keeps more test accuracy than δ = 0", "Table VIII", cases)
 
 
@@ -409,7 +417,7 @@ def one_row(evidence: Evidence) -> Verdict:
             beside = f", Retrain {100 * reference:.0f} %" if reference is not None else ""
             setting = f" {line.setting}" if line.setting else ""
             told = f"{evidence.name(line.data_set)}{setting}, {line.title} {100 * own:.0f} %{beside}"
-            cases.append(Case(own == 0, told))
+            cases.append(Case(own == 0, told, -own))
     claim = "A single forgotten row is never classified rightly afterwards"
     return judge(claim, "Table VIII", cases)
 
@@ -433,7 +441,7 @@ def _costs(evidence: Evidence, experiment: str, easy: str, hard: str, *, at_leas
         before, after = evidence.value(one, "test_accuracy"), evidence.value(other, "test_accuracy")
         if before is not None and after is not None:
             told = f"{evidence.name(one.data_set)}, {one.title} {100 * before:.1f} to {100 * after:.1f}"
-            cases.append(Case(before - after > at_least, told))
+            cases.append(Case(before - after > at_least, told, before - after))
     return cases
 
 

@@ -145,6 +145,48 @@ class Plots:
         columns = min(len(handles), int(canvas.get_figwidth() / PER_NAME))
         canvas.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=FONT, frameon=False)
 
+    def trade_off(self, experiments: Sequence[str], name: str, caption: str) -> Plot | None:
+        """Draw every method and case once: bytes as a share of Retrain's against the distance from Retrain."""
+        points: dict[str, list[tuple[float, float, str]]] = {}
+        for experiment in experiments:
+            for line in self._sheet.lines(experiment):
+                cost, distance = self._share_of_bytes(line), self._distance(line)
+                if cost and distance is not None:
+                    case = f"{line.data_set} {line.request}"
+                    points.setdefault(line.title, []).append((cost, distance, case))
+        if not points:
+            return None
+        canvas = _canvas(8.4, 4.4)
+        axis = canvas.subplots()
+        for title, found in points.items():
+            shares, distances = [100 * cost for cost, _, _ in found], [100 * one for _, one, _ in found]
+            axis.plot(shares, distances, "o", color=self._colours[title], markersize=6, alpha=0.8, label=title)
+        axis.axvline(100, color=INK, linewidth=0.8, linestyle=":")
+        axis.set_xscale("log")
+        axis.set_ylim(bottom=0)
+        axis.set_xlabel("bytes exchanged, % of Retrain's (a scale of powers of ten; dotted: as many)", fontsize=FONT)
+        axis.set_ylabel("distance from Retrain (points)", fontsize=FONT)
+        _style(axis)
+        canvas.legend(loc="outside lower center", ncols=3, fontsize=FONT, frameon=False)
+        said = [
+            f"{title} {case}: {100 * distance:.1f} points for {100 * cost:.1f} % of the bytes"
+            for title, found in points.items()
+            for cost, distance, case in found
+        ]
+        return self._save(canvas, name, caption, "; ".join(said))
+
+    def _share_of_bytes(self, line: SheetRow) -> float | None:
+        reference = self._sheet.retrain(line)
+        if reference is None or reference == line:
+            return None
+        own, whole = self._sheet.value(line, "bytes"), self._sheet.value(reference, "bytes")
+        return own / whole if own and whole else None
+
+    def _distance(self, line: SheetRow) -> float | None:
+        gaps = [self._sheet.gap(line, metric) for metric in ("test_accuracy", "forget_accuracy", "mia_auc")]
+        known = [abs(gap) for gap in gaps if gap is not None]
+        return sum(known) / len(known) if known else None
+
     def _in_words(self, lines: Sequence[SheetRow], metrics: Sequence[str]) -> str:
         said = []
         for metric in metrics:

@@ -18,7 +18,19 @@ from fedora_vfl.bench.paper.progress import describe
 from fedora_vfl.bench.paper.sheet import Sheet
 from fedora_vfl.bench.paper.store import Record
 from fedora_vfl.bench.paper.tables import Tables, listed
-from fedora_vfl.documents.document import Block, Bullets, Code, Document, Heading, Paragraph, Row, Table, Verdicts
+from fedora_vfl.documents.document import (
+    Block,
+    Bullets,
+    Code,
+    Document,
+    Fold,
+    Grid,
+    Heading,
+    Paragraph,
+    Row,
+    Table,
+    Verdicts,
+)
 from fedora_vfl.documents.markdown import markdown
 from fedora_vfl.documents.webpage import webpage
 from fedora_vfl.storage import write_atomically
@@ -27,6 +39,7 @@ from fedora_vfl.wire.protocol import VERSION
 FIGURES = (
     "test_accuracy",
     "forget_accuracy",
+    "forget_minus_unseen_accuracy",
     "forgotten_classes_accuracy",
     "remaining_accuracy",
     "mia_asr",
@@ -68,7 +81,7 @@ def cells_csv(material: Material) -> str:
     writer = csv.writer(text, lineterminator="\n")
     models = [f"{model} {name}" for model in ("unlearned", "original") for name in FIGURES]
     head = ["experiment", "data set", "request", "run", "setting", "method", "seed", "status", "why"]
-    writer.writerow([*head, *models, *COST, "seconds", "seconds of the cell", "digest"])
+    writer.writerow([*head, *models, *COST, "seconds", "seconds of the cell", "release", "date", "digest"])
     for place in material.places:
         record = material.records.get(place.cell.digest)
         name = [place.experiment, place.data_set, place.request, place.run, place.setting, place.title, place.seed]
@@ -76,7 +89,8 @@ def cells_csv(material: Material) -> str:
         figures = [_plain(one.get(figure)) for one in (_unlearned(record), _original(record)) for figure in FIGURES]
         cost = [_plain(record.cost.get(one)) if record else "" for one in COST]
         seconds = [_plain(record.seconds.get(one)) if record else "" for one in ("method", "cell")]
-        writer.writerow([*name, *status, *figures, *cost, *seconds, place.cell.digest])
+        made = [record.versions.get(one, "") if record else "" for one in ("fedora", "date")]
+        writer.writerow([*name, *status, *figures, *cost, *seconds, *made, place.cell.digest])
     return text.getvalue()
 
 
@@ -96,7 +110,7 @@ def compose(material: Material, out: Path) -> Document:
     """Put the report together."""
     sheet = Sheet(material.places, material.records)
     tables, plots = Tables(sheet, material.plan), Plots(sheet, material.plan, out / "plots")
-    blocks: list[Block] = [*_opening(material, sheet, tables)]
+    blocks: list[Block] = [*_opening(material, sheet, tables, plots)]
     for name, experiment in material.plan.experiments.items():
         blocks += _section(name, experiment, material, sheet, tables, plots)
     blocks += _gaps(material)
@@ -108,42 +122,48 @@ def compose(material: Material, out: Path) -> Document:
     return Document(title, subtitle, blocks, letter="S")
 
 
-def _in_short(tables: Tables) -> list[Block]:
-    """Return the one table for who reads no further."""
+def _in_short(tables: Tables, plots: Plots) -> list[Block]:
+    """Return the one picture and the one table for who reads no further."""
     table = tables.at_a_glance(["sample-unlearning", "label-unlearning"])
-    return [Heading(2, "In short", "short"), table] if table else []
+    picture = plots.trade_off(
+        ["sample-unlearning", "label-unlearning"],
+        "trade-off",
+        "How far from Retrain, and for how many bytes. A point is a method on one data set and request, means over "
+        "seeds: to the left is cheap, down is near Retrain. Distance: the mean of how far test accuracy, unlearning "
+        "accuracy and the honest AUC (in hundredths) are from Retrain's, in points.",
+    )
+    return [
+        Heading(2, "In short", "short"),
+        *([picture] if picture else []),
+        *([table] if table else []),
+    ]
 
 
-def _opening(material: Material, sheet: Sheet, tables: Tables) -> list[Block]:
+def _opening(material: Material, sheet: Sheet, tables: Tables, plots: Plots) -> list[Block]:
     found = findings(sheet, material.plan)
     size = (
-        "These runs are much smaller than the paper's: parts of the data sets, small networks, few epochs, two or "
-        "three seeds. Absolute figures are not comparable with the paper's; directions and orders are."
-        if material.preset == "small"
+        "These runs are smaller than the paper's: parts of the data sets, smaller networks, fewer epochs, few seeds. "
+        "Absolute figures are not comparable with the paper's; directions and orders are."
+        if material.preset != "paper"
         else "These runs have the paper's data sets and kinds of network. The paper gives neither learning rates nor "
         "epochs nor FedORA's inputs, so that absolute figures may differ for that reason alone."
     )
     return [
-        Heading(2, "What this is", "what"),
         Paragraph(
             "Every table and figure of the paper, measured with this software: real processes that exchange nothing "
-            "but protobuf over gRPC, every byte counted at both ends. The paper's own figures stand beside ours, in "
-            "italics."
+            f"but protobuf over gRPC, every byte counted at both ends. {size}"
         ),
-        Paragraph(size),
+        *_in_short(tables, plots),
+        Heading(2, "The paper's claims, one by one", "findings"),
+        Paragraph(f"{summary(found)} Claims are in our words; thresholds in brackets are ours."),
+        Verdicts(found),
+        Heading(2, "How to read this", "what"),
         Paragraph(
             "Retrain, a model trained from scratch without the forgotten rows, is the reference for every figure: "
             "not 0 % for unlearning accuracy, and not 50 % for a membership attack. Rows named “− Retrain” give the "
             "difference to it, in points, or as it is for figures that are no percentages. "
-            "± is the sample standard deviation over seeds."
+            "± is the sample standard deviation over seeds. The paper's own figures stand beside ours, in italics."
         ),
-        Heading(3, "Methods", "methods"),
-        Bullets([f"{one.title}: {one.about}" for one in material.plan.methods.values()]),
-        Heading(3, "Data sets", "data-sets"),
-        _data_sets(material),
-        *_in_short(tables),
-        Heading(2, "Where these runs agree with the paper, and where not", "findings"),
-        Paragraph(summary(found)),
         Paragraph(
             "One disagreement is expected. The paper's Retrain gets 30 % of the removed rows right on CIFAR-10 with "
             "half of two classes removed. As the other half of these classes is still learnt from, a model trained "
@@ -151,9 +171,32 @@ def _opening(material: Material, sheet: Sheet, tables: Tables) -> list[Block]:
             "near 0.5 for Retrain) shows whether it does. And a method that ends far below that has not forgotten "
             "better: it has made rows stand out by how unsure it is of them."
         ),
-        Paragraph("Each claim of the paper, in our words; thresholds in brackets are ours."),
-        Verdicts(found),
+        Fold("Methods", [Bullets([f"{one.title}: {one.about}" for one in material.plan.methods.values()])]),
+        Fold("Data sets, networks, training", [_data_sets(material)]),
+        *_ages(material),
     ]
+
+
+def _ages(material: Material) -> list[Block]:
+    """Say which release measured each experiment's figures, and when."""
+    rows = []
+    for name, experiment in material.plan.experiments.items():
+        made: dict[tuple[str, str], set[str]] = {}
+        for place in material.places:
+            record = material.records.get(place.cell.digest) if place.experiment == name else None
+            if record:
+                made.setdefault((record.versions["fedora"], record.versions.get("date", "")), set()).add(record.digest)
+        for (release, date), cells in sorted(made.items()):
+            rows.append([experiment.title, release, date or "not noted", f"{len(cells)}"])
+    if not rows:
+        return []
+    notes = []
+    if any(release != VERSION for _, release, _, _ in rows):
+        notes = [f"Figures of releases before {VERSION} are to be made again: methods have changed since."]
+    grid = Grid(
+        "Which release measured the figures, and when.", ["experiment", "release", "date", "cells"], rows, notes
+    )
+    return [Fold("Release and date of the figures", [grid])] if not notes else [grid]
 
 
 def _data_sets(material: Material) -> Table:

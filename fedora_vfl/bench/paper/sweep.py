@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -172,7 +173,7 @@ def done(cell: Cell, result: dict[str, Any], seconds: float) -> Record:
             "remaining_rows": result["forget"]["remaining"],
         },
         seconds={"method": unlearned["seconds"], "cell": seconds},
-        versions={name: str(value) for name, value in result["versions"].items()},
+        versions={name: str(value) for name, value in result["versions"].items()} | {"date": _today()},
     )
 
 
@@ -189,8 +190,12 @@ def failed(cell: Cell, why: str) -> Record:
         original={},
         cost={},
         seconds={},
-        versions={"fedora": VERSION},
+        versions={"fedora": VERSION, "date": _today()},
     )
+
+
+def _today() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d")
 
 
 @contextlib.contextmanager

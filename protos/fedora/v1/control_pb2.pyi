@@ -2,6 +2,7 @@ from protos.fedora.v1 import failure_pb2 as _failure_pb2
 from protos.fedora.v1 import meter_pb2 as _meter_pb2
 from protos.fedora.v1 import phase_pb2 as _phase_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -329,12 +330,26 @@ class RolledBack(_message.Message):
     def __init__(self) -> None: ...
 
 class Assess(_message.Message):
-    __slots__ = ("fit_attack", "model")
+    __slots__ = ("fit_attack", "model", "audit")
+    class Audit(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        NO_PART: _ClassVar[Assess.Audit]
+        AUDITED: _ClassVar[Assess.Audit]
+        RETRAINED: _ClassVar[Assess.Audit]
+        REFERENCE: _ClassVar[Assess.Audit]
+        FIGURES: _ClassVar[Assess.Audit]
+    NO_PART: Assess.Audit
+    AUDITED: Assess.Audit
+    RETRAINED: Assess.Audit
+    REFERENCE: Assess.Audit
+    FIGURES: Assess.Audit
     FIT_ATTACK_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
+    AUDIT_FIELD_NUMBER: _ClassVar[int]
     fit_attack: bool
     model: str
-    def __init__(self, fit_attack: _Optional[bool] = ..., model: _Optional[str] = ...) -> None: ...
+    audit: Assess.Audit
+    def __init__(self, fit_attack: _Optional[bool] = ..., model: _Optional[str] = ..., audit: _Optional[_Union[Assess.Audit, str]] = ...) -> None: ...
 
 class Assessment(_message.Message):
     __slots__ = ("figures", "left_out")

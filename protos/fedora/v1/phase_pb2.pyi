@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Samples(_message.Message):
-    __slots__ = ("set", "share")
+    __slots__ = ("set", "share", "part")
     class Set(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         SET_UNSPECIFIED: _ClassVar[Samples.Set]
@@ -27,9 +27,19 @@ class Samples(_message.Message):
     PROBE: Samples.Set
     SET_FIELD_NUMBER: _ClassVar[int]
     SHARE_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
     set: Samples.Set
     share: float
-    def __init__(self, set: _Optional[_Union[Samples.Set, str]] = ..., share: _Optional[float] = ...) -> None: ...
+    part: Part
+    def __init__(self, set: _Optional[_Union[Samples.Set, str]] = ..., share: _Optional[float] = ..., part: _Optional[_Union[Part, _Mapping]] = ...) -> None: ...
+
+class Part(_message.Message):
+    __slots__ = ("share", "seed")
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    share: float
+    seed: int
+    def __init__(self, share: _Optional[float] = ..., seed: _Optional[int] = ...) -> None: ...
 
 class Plan(_message.Message):
     __slots__ = ("seed", "batch_size", "shuffle")

@@ -1,0 +1,125 @@
+"""What an audit has found, in one word and a few sentences: never more than its yardstick allows."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from coordinator.job import Audit
+from coordinator.verdict import ASK, AUC_MARGIN, Figures, Yardstick, in_deviations
+from fedora_vfl.certificates.retrains import Spread, names
+
+# Figures that say how well forgotten rows are found among unseen ones, and what sentences call the attack.
+ATTACKS = {
+    "audit_forget_auc": "on all forgotten rows",
+    "audit_forget_vulnerable_auc": "on the most vulnerable of them",
+    "audit_forget_lira_auc": "by likelihood ratios",
+}
+LOSSES = "audit_ks_to_retrains"
+STAYING = ("audit_remaining_auc", "audit_remaining_vulnerable_auc")
+
+WORDS = {
+    "forgotten": "Nothing of the forgotten rows was found that a Retrain would not show.",
+    "remembered": "The model still remembers forgotten rows: attacks find them more easily than after a Retrain.",
+    "hidden": "The model hides the rows and has not forgotten them as a Retrain would: it is less sure of them than a "
+    "model that never saw them, and that gives them away.",
+    "different": "Attacks do not find the forgotten rows, but the model's losses on them are spread otherwise than "
+    "those of Retrains.",
+    "no power": "The attacks found nothing before the forgetting either, so that finding nothing now says little.",
+    "no yardstick": "Nobody can say: no Retrain was made, and without one there is no yardstick. Chance, 0.5, is none: "
+    f"rows to forget may be easier or harder than others; {ASK}.",
+    "not measured": "Nothing was measured of the forgotten rows.",
+}
+
+
+def audited(audit: Audit, measured: dict[str, Figures], *, poisoned: bool) -> dict[str, Any]:
+    """Return what result.json says of an audit."""
+    retrains = names(measured)
+    found = finding(measured)
+    figures = {
+        model: {name: value for name, value in one.items() if name.startswith("audit_") and value is not None}
+        for model, one in measured.items()
+    }
+    sentences = [WORDS[found], *_details(measured), *_staying(measured)]
+    if poisoned:
+        sentences[0] = (
+            "Nothing was measured: the labels of the rows to forget were changed for a backdoor, so that they differ "
+            "from all others whether they are remembered or not."
+        )
+    return {
+        "finding": found,
+        "verdict": sentences,
+        "references": audit.references,
+        "retrains": len(retrains),
+        "figures": figures,
+    }
+
+
+def finding(measured: dict[str, Figures]) -> str:
+    """Return what was found of the forgotten rows, in a word of WORDS."""
+    unlearned, original, yardstick = measured["unlearned"], measured["original"], Yardstick.of(measured)
+    known = [name for name in (*ATTACKS, LOSSES) if unlearned.get(name) is not None]
+    if not names(measured):
+        return "no yardstick" if known else "not measured"
+    attacks = [(unlearned[name], fair) for name in ATTACKS if name in known and (fair := yardstick.get(name))]
+    if not attacks and LOSSES not in known:
+        return "not measured"
+    if any(_apart(value, fair) and value > fair.mean for value, fair in attacks):
+        return "remembered"
+    if any(_apart(value, fair) for value, fair in attacks):
+        return "hidden"
+    losses = yardstick.get(LOSSES)
+    if LOSSES in known and losses and _apart(unlearned[LOSSES], losses) and unlearned[LOSSES] > losses.most:
+        return "hidden" if _unsure(unlearned, yardstick) else "different"
+    powers = [(original[name], fair) for name in ATTACKS if original.get(name) and (fair := yardstick.get(name))]
+    if not any(_apart(value, fair) and value > fair.mean for value, fair in powers):
+        return "no power"
+    return "forgotten"
+
+
+def _unsure(unlearned: Figures, yardstick: Yardstick) -> bool:
+    """Tell whether predictions of forgotten rows are nearer to uniform than those of any Retrain, by more than chance.
+
+    Of two classes a uniform prediction is no sign of membership to an attack, as unseen rows have it too.
+    """
+    entropy, fair = unlearned.get("forget_entropy"), yardstick.get("forget_entropy")
+    return bool(entropy is not None and fair and entropy > fair.most and fair.beyond(entropy) is not False)
+
+
+def _apart(value: float, fair: Spread) -> bool:
+    """Tell whether a value is further from Retrains than matters and, of several, than one more would be."""
+    return abs(value - fair.mean) > AUC_MARGIN and fair.beyond(value) is not False
+
+
+def _details(measured: dict[str, Figures]) -> Iterator[str]:
+    """Say what stands behind the finding."""
+    unlearned, original, yardstick = measured["unlearned"], measured["original"], Yardstick.of(measured)
+    for name, where in ATTACKS.items():
+        if unlearned.get(name) is None or original.get(name) is None:
+            continue
+        fair = yardstick.get(name)
+        beside = f", {yardstick.name} {fair.mean:.3f}{in_deviations(unlearned[name], fair)}" if fair else ""
+        yield f"Attack {where}: AUC {original[name]:.3f} before, {unlearned[name]:.3f} after{beside}."
+    losses = unlearned.get(LOSSES)
+    if losses is None:
+        return
+    between = yardstick.get(LOSSES)
+    beside = (
+        f"; Retrains are {between.mean:.3f} from each other, {between.most:.3f} at most"
+        if between
+        else "; with a single Retrain nobody knows how far two are from each other"
+    )
+    yield f"Losses of the forgotten rows are {losses:.3f} from Retrain's (Kolmogorov–Smirnov distance){beside}."
+
+
+def _staying(measured: dict[str, Figures]) -> Iterator[str]:
+    """Say whether the forgetting has exposed rows that stay."""
+    unlearned, original = measured["unlearned"], measured["original"]
+    known = [name for name in STAYING if unlearned.get(name) is not None and original.get(name) is not None]
+    if not known:
+        return
+    worst = max(known, key=lambda name: float(unlearned[name] - original[name]))
+    exposed = unlearned[worst] > original[worst] + AUC_MARGIN
+    found = "Rows that stay are easier to find than before" if exposed else "Rows that stay are no easier to find"
+    which = " (the most vulnerable of them)" if "vulnerable" in worst else ""
+    fair = Yardstick.of(measured).get(worst)
+    beside = f", Retrain {fair.mean:.3f}" if fair else ""
+    yield f"{found}{which}: AUC {original[worst]:.3f} before, {unlearned[worst]:.3f} after{beside}."
