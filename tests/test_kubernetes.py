@@ -409,10 +409,10 @@ def _parsed_by_typer(arguments: list[str]) -> dict[str, Any]:
     command: Any = typer.main.get_command(app)
     with contextlib.ExitStack() as open_contexts:
         context = open_contexts.enter_context(command.make_context("fedora", list(arguments)))
-        while subcommands := getattr(command, "commands", None):
+        while hasattr(command, "get_command"):
             verb, *arguments = arguments
-            assert verb in subcommands, f"there is no {context.command_path} {verb}"
-            command = subcommands[verb]
+            command = command.get_command(context, verb)
+            assert command, f"there is no {context.command_path} {verb}"
             context = open_contexts.enter_context(command.make_context(verb, list(arguments), parent=context))
         return dict(context.params)
 

@@ -430,7 +430,8 @@ def test_so_many_passive_parties_are_taken(count: int) -> None:
 def test_a_federation_says_what_it_lacks_and_what_it_does_not_know() -> None:
     assert refusal("passive: [p1]", Federation) == ["job.yaml: coordinator: is missing", "job.yaml: active: is missing"]
     assert federation_refusal(deadlines={"stp": 3}) == [
-        "job.yaml: deadlines.stp: unknown setting; did you mean `step`? allowed here: join, setup, silence, step"
+        "job.yaml: deadlines.stp: unknown setting; did you mean `step`? "
+        "allowed here: absence, commit_every, join, setup, silence, step"
     ]
     assert federation_refusal(deadlines={"step": 0}) == ["job.yaml: deadlines.step: should be greater than 0 (got 0)"]
 
