@@ -184,11 +184,11 @@ class JobQueue:
             await self._store.end(
                 job.id, ending.state, settings=settings, failure=ending.failure, result=ending.result, told=told
             )
+            self.bell.forget(job.id)
+            log.info("the job has ended: %s", ending.outcome)
             if running:
                 self._metrics.job_over()
                 logs.in_job("")
-            self.bell.forget(job.id)
-            log.info("the job has ended: %s", ending.outcome)
             self._metrics.job_ended(ending.outcome)
             await self._count()
             await self._make_room(job.submitted_by)

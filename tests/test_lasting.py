@@ -33,6 +33,7 @@ from tests.test_command_line import fedora
 from tests.test_unlearning_equality import requested
 
 PARTIES = ("passive-1", "passive-2", "active")
+LONG = {"unlearn": {"steps": "paper", "rounds": 500}, "certificate": False}  # it can be broken off
 QUICK = {"unlearn": {"budget": 0.1}, "certificate": False}
 AGAIN = {"unlearn": {"budget": 0.1, "overwrite": True}, "certificate": False}  # in place of the model it starts from
 
@@ -255,7 +256,7 @@ def test_a_pending_request_is_taken_up_by_a_later_job_whoever_crashed(tmp_path: 
         with pytest.raises(SettingsError, match="'original' has honoured all requests"):
             await submit(take_up)
         empty = {party: path.read_bytes() for party, path in lists.items()}
-        asked = {"train": {"from": "original"}, "forget": {"samples": 15}, **QUICK}
+        asked = {"train": {"from": "original"}, "forget": {"samples": 15}, **LONG}
         await give_up(submit, asked, cluster, "passive-2")
         (job,) = read_list(lists["passive-2"].parent).jobs
         assert f"job {job}  15 rows, pending: the newest saved model, original, has not honoured it" in shown()
@@ -263,7 +264,7 @@ def test_a_pending_request_is_taken_up_by_a_later_job_whoever_crashed(tmp_path: 
         # As if two parties had crashed before they wrote; a job that takes it up, and fails too, mends the lists.
         for party in ("passive-1", "active"):
             lists[party].write_bytes(empty[party])
-        await give_up(submit, take_up, cluster, "passive-1")
+        await give_up(submit, {**take_up, **LONG}, cluster, "passive-1")
         for path in lists.values():
             assert [(one.job, one.rows) for one in read_list(path.parent).requests] == [(job, 15)]
 

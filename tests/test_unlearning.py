@@ -311,8 +311,8 @@ def test_noise_for_a_party_that_there_is_not_is_refused_before_any_process_start
 @pytest.mark.parametrize(
     ("job", "said"),
     [
-        ({"unlearn": {}}, "`unlearn` and `compare` need a `forget` section, which says whom to forget"),
-        ({"compare": ["retrain"]}, "`unlearn` and `compare` need a `forget` section, which says whom to forget"),
+        ({"unlearn": {}}, "`unlearn`, `compare` and `audit` need a `forget` section, which says whom to forget"),
+        ({"compare": ["retrain"]}, "`compare` and `audit` need a `forget` section, which says whom to forget"),
         (
             {"forget": {"samples": 1}, "unlearn": {"method": "retrain"}, "compare": ["retrain"]},
             "`compare` names the method that `unlearn` uses already",
