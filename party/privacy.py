@@ -75,7 +75,7 @@ class Noise:
         clipped = self.clipped(tensor)
         if not self._settings.noise:
             return clipped
-        return clipped + self._settings.noise * self._gaussian(tensor, moment)
+        return clipped + self._settings.noise * self._gaussian(clipped.detach(), moment)
 
     def clipped(self, tensor: Tensor) -> Tensor:
         """Return a tensor that is not sent as its rows would be clipped if it were."""
@@ -104,10 +104,12 @@ class Noise:
         """Draw standard normal values from this job's key, or from the seed if there is one.
 
         A key, not fresh entropy: what is sent again after a loss is then what was sent before, and tells nothing new.
+        What is sent has a part in it: other values in the same place, which a coordinator could ask for by going back,
+        get other noise.
         """
         assert self._settings is not None
         if self._settings.seed is None:
-            bits = np.frombuffer(self._stream(8 * like.numel(), moment), dtype=np.uint64)
+            bits = np.frombuffer(self._stream(like, moment), dtype=np.uint64)
         else:
             seed = derive(self._settings.seed, "noise", self._party, *moment)
             bits = np.random.Philox(seed).random_raw(like.numel())
@@ -116,11 +118,12 @@ class Noise:
         gaussian: Tensor = torch.special.ndtri(torch.from_numpy(uniform))
         return gaussian.view(like.shape).to(like.dtype)
 
-    def _stream(self, length: int, moment: tuple[str | int, ...]) -> bytes:
-        """Return the key's random bytes for one sending: ChaCha20 under a key of that sending's own."""
-        purpose = "/".join(str(part) for part in ("noise", self._party, *moment))
-        cipher = Cipher(algorithms.ChaCha20(hmac.digest(self.key, purpose.encode(), "sha256"), bytes(16)), mode=None)
-        return cipher.encryptor().update(bytes(length))
+    def _stream(self, sent: Tensor, moment: tuple[str | int, ...]) -> bytes:
+        """Return eight random bytes for each value of one sending: ChaCha20 under a key of that sending's own."""
+        purpose = "/".join(str(part) for part in ("noise", self._party, *moment, tuple(sent.shape), ""))
+        content = purpose.encode() + sent.cpu().contiguous().numpy().tobytes()
+        cipher = Cipher(algorithms.ChaCha20(hmac.digest(self.key, content, "sha256"), bytes(16)), mode=None)
+        return cipher.encryptor().update(bytes(8 * sent.numel()))
 
 
 def clip_rows(tensor: Tensor, clip: float) -> Tensor:

@@ -77,10 +77,15 @@ def test_a_seed_gives_the_same_noise_for_the_same_moment_and_other_noise_for_eve
         assert not torch.equal(once, Noise(settings, party="passive-1").apply(zeros, rows, *moment))
 
 
-def test_without_a_seed_no_noise_comes_twice() -> None:
+def test_without_a_seed_no_noise_comes_twice_but_on_the_same_values_at_the_same_moment() -> None:
     fresh = Noise(PrivacySettings(noise=1), party="passive-1")
     zeros = torch.zeros(50, 8)
-    assert not torch.equal(fresh.apply(zeros, ROWS, 1, 0), fresh.apply(zeros, ROWS, 1, 0))
+    first = fresh.apply(zeros, ROWS, 1, 0)
+    assert torch.equal(first, fresh.apply(zeros, ROWS, 1, 0)), "what is sent again after a loss tells nothing new"
+    assert not torch.equal(first, fresh.apply(zeros, ROWS, 1, 1))
+    assert not torch.equal(first, Noise(PrivacySettings(noise=1), party="passive-1").apply(zeros, ROWS, 1, 0))
+    # Whoever has a phase done again with other rows must not get their difference without noise.
+    assert (fresh.apply(zeros + 1, ROWS, 1, 0) - first - 1).abs().max() > 0.1
 
 
 def test_an_empty_batch_is_sent_as_it_is() -> None:
