@@ -336,13 +336,10 @@ def test_observing_changes_nothing_and_asks_for_no_gradients() -> None:
     run_phase(Update(observe=Observe()), ours, memory, first=0)
     assert equal(ours, parameters())
     assert memory == RuleMemory()
-    assert [name for name, rule in RULES.items() if not rule.needs_gradients] == ["observe", "shift"]
-    assert [name for name, rule in RULES.items() if rule.parameters_frozen] == [
-        "observe",
-        "dual_ascent",
-        "residual",
-        "influence",
-    ]
+    without = {name for name, rule in RULES.items() if not rule.needs_gradients}
+    assert without == {"observe", "shift", "retreat", "compare"}
+    frozen = {name for name, rule in RULES.items() if rule.parameters_frozen}
+    assert frozen == {"observe", "dual_ascent", "residual", "influence", "compare"}
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
