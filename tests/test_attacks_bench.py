@@ -254,7 +254,7 @@ def test_a_run_in_one_process_equals_a_cluster_to_the_bit(tmp_path: Path) -> Non
         "train": {"epochs": 2, "batch_size": 128},
         "wire": {"encoding": "bfloat16"},
         "forget": {"samples": 60},
-        "unlearn": {"method": "fedora", "rounds": 2},
+        "unlearn": {"method": "fedora", "steps": "paper", "rounds": 2},
         "seed": 3,
     }
     result = run(content, tmp_path / "run")

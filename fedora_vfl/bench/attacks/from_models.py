@@ -40,7 +40,7 @@ def membership_figures(process: OneProcess, job: Job, folder: Path) -> Figures:
         held_out_loss=float(functional.cross_entropy(test.logits, process.labels[test.rows])),
     )
     process.forget(forget)
-    process.perform(METHODS.get("fedora").run(task, Fedora()))
+    process.perform(METHODS.get("fedora").run(task, Fedora(steps="paper")))  # joint rounds need a cluster
     found |= _remembered(process, forget, "unlearned")
     seed = derive(job.seed, "retrain")
     anew = join(folder, job.model_copy(update={"seed": seed}), process.defence)

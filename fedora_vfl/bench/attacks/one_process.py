@@ -12,6 +12,7 @@ from coordinator.job import Job
 from coordinator.methods import Method, PhaseOutcome, R, Rollback
 from fedora_vfl.bench.attacks.defences import Defence
 from fedora_vfl.datasets.settings import ACTIVE
+from fedora_vfl.errors import SettingsError
 from fedora_vfl.sampling.seeds import derive
 from fedora_vfl.settings.model import Model
 from fedora_vfl.wire.choice import Encodings
@@ -119,7 +120,9 @@ class OneProcess:
             state.begin()
 
     def run(self, phase: Phase) -> PhaseOutcome:
-        """Run one phase at all parties."""
+        """Run one phase at all parties; one of joint rounds is refused, as these are not repeated here."""
+        if phase.HasField("joint"):
+            raise SettingsError("joint rounds run on a cluster only: choose `steps: paper` for one process")
         self._phases += 1
         phase.number = self._phases
         drawn = batches.draw(self.active.sets, phase.over, phase.plan)
