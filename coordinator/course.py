@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from coordinator.blame import best_reason, heard_from, is_passing
+from coordinator.blame import all_done, heard_from, is_passing
 from coordinator.engine import MOST_ANSWER_BYTES, Engine, Tell
 from coordinator.job import Job
 from coordinator.job_runner import JobRunner, setup_message
@@ -53,9 +53,12 @@ class Course:
         *,
         id: str,
         submitted_by: str = "",
+        outlived: bool = False,
     ) -> None:
+        """`outlived` says that the job came to an earlier process, whose parties may take longer to come back."""
         self._federation, self._roster, self._key, self._metrics = federation, roster, key, metrics
         self._file, self._tell, self._id, self._submitted_by = file, tell, id, submitted_by
+        self._outlived = outlived
         self._said = ""
         self._confirmed = 0
         self._fruitless = 0.0  # seconds of attempts, one after the other, that have come no further
@@ -65,7 +68,7 @@ class Course:
         """Do all that a job asks for, whoever is lost and comes back meanwhile."""
         while True:
             attempt, entries = await self._file.next_attempt(), await self._file.entries()
-            connections = await self._gather(begun=attempt > 1)
+            connections = await self._gather(begun=attempt > 1 or self._outlived)
             began, confirmed = time.monotonic(), self._confirmed
             try:
                 return await self._attempt(job, connections, attempt, entries)
@@ -124,23 +127,25 @@ class Course:
         return journal
 
     async def _gather(self, *, begun: bool) -> list[Connection]:
-        """Wait until all parties are here; a job that has begun waits without an end, and says who is missed."""
+        """Wait until all parties are here, for those who were here before without an end; say who is missed."""
         if missing := self._roster.missing():
             await self._say(f"waiting for {', '.join(missing)}")
-        if not begun:
+        if not begun and not self._roster.expected_back():
             return await self._roster.complete()
         patience = time.monotonic() + self._federation.deadlines.absence
         since: dict[str, float] = {}
-        while missing := self._roster.missing():
-            now = time.time()
+        while True:
+            missing, now = self._roster.missing(), time.time()
             since = {name: since.get(name, now) for name in missing}
             left = patience - time.monotonic()
-            await self._file.set_missed(since, suspended=left <= 0)
+            await self._file.set_missed(since, suspended=bool(missing) and left <= 0)
+            if self._roster.missing() != missing:
+                continue  # somebody came or went while that was written down
+            if not missing:
+                return self._roster.in_order()
             if left <= 0:
                 await self._say(f"the job is suspended until {' and '.join(missing)} come back")
-            await self._roster.change(timeout=left if left > 0 else None)
-        await self._file.set_missed({}, suspended=False)
-        return await self._roster.complete()
+            await self._roster.change(missing, timeout=left if left > 0 else None)
 
     async def _after(self, error: FedoraError) -> None:
         """Take a loss: wait a little before the next attempt, or give up where waiting does not help."""
@@ -149,7 +154,8 @@ class Course:
             if error.kind != Failure.STORAGE:
                 raise error
             await self._file.set_missed({}, suspended=True)
-        await self._say(f"{error}; the job goes on from its last commit when all members are there")
+        when = "that is mended" if error.kind == Failure.STORAGE else "all members are there"
+        await self._say(f"{error}; the job goes on from its last commit when {when}")
         await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))
         self._fruitless += self._pause
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
@@ -163,12 +169,15 @@ class Course:
         self, connections: list[Connection], messages: Mapping[str, FromCoordinator], answer: str
     ) -> dict[str, FromParty]:
         """Send every party its message and return the answers; the error that explains most is raised."""
-        asked = [self._ask_one(one, messages[one.name], answer) for one in connections]
-        found = await asyncio.gather(*asked, return_exceptions=True)
-        told = dict(zip((one.name for one in connections), found, strict=True))
-        if errors := {name: one for name, one in told.items() if isinstance(one, BaseException)}:
-            raise best_reason({**errors})
-        return {name: one for name, one in told.items() if isinstance(one, FromParty)}
+        tasks = {asyncio.create_task(self._ask_one(one, messages[one.name], answer)): one.name for one in connections}
+        try:
+            await all_done(tasks, None, {})
+            return {name: task.result() for task, name in tasks.items()}
+        finally:
+            # Whoever waits for one that is lost need not be waited for: the next attempt interrupts it.
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _ask_one(self, connection: Connection, message: FromCoordinator, answer: str) -> FromParty:
         deadlines = self._federation.deadlines

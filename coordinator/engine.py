@@ -5,19 +5,21 @@ import hashlib
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 from coordinator.agreement import agreed
 from coordinator.blame import all_done, heard_from
 from coordinator.cost import CostModel, predict_alignment
-from coordinator.history import PhaseRecord, records
+from coordinator.history import PhaseRecord, outcome_of, records
 from coordinator.journal import Journal
 from coordinator.ledger import Ledger
-from coordinator.methods import Method, PhaseOutcome, R, Rollback
+from coordinator.methods import Method, PhaseOutcome, R, Rollback, phases_in
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.one_request import check_one_set
-from coordinator.pace import FEW_STEPS, Pace
+from coordinator.pace import Pace
 from coordinator.reports import (
     PhaseProgress,
     SetupProgress,
@@ -37,7 +39,7 @@ from fedora_vfl.sampling.rows import rows_and_steps, rows_of, rows_of_round
 from fedora_vfl.settings.bounds import MOST_BATCH_VALUES
 from fedora_vfl.settings.federation import Federation
 from fedora_vfl.wire.choice import encodings_of
-from fedora_vfl.wire.link import READ_AHEAD_BYTES
+from fedora_vfl.wire.link import READ_AHEAD_BYTES, begun
 from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.control_pb2 import (
     Accepted,
@@ -72,6 +74,7 @@ Tell = Callable[[Event], Awaitable[None]]
 # What one party waits for at another is bounded there; the coordinator, which waits for both, lets it speak first.
 GRACE_SECONDS = 2.0
 MOST_ANSWER_BYTES = 1024 * 1024  # figures, a signed statement, a training's settings
+ROUND_BYTES = 64  # of a report, for each round of a joint phase: five numbers
 MOST_UNDER_WAY = READ_AHEAD_BYTES // 4  # values of float32 that the other end would hold
 MOST_BOOK_BYTES = 64 * 1024  # of one phase: lines for every other member and kind of message
 
@@ -98,13 +101,14 @@ class Engine:
         self.predicted: dict[str, int] = {}  # bytes by name of phase
         self.predicted_alignment = 0  # bytes of masked ids and what belongs to them
         self.seconds: dict[str, float] = {}  # by name of phase
-        self._took = 0.0  # seconds of the last request
+        self._took, self._replayed = 0.0, False  # seconds of the last request; whether an earlier attempt had made it
         self.history: list[PhaseRecord] = []
         self._aligning = False  # whether those who follow the job have been told that it begins with a long alignment
         self._heard: dict[str, float] = {}  # when each party last sent something
         self.privacy: dict[str, dict[str, Any]] = {}  # by party: what its noise amounts to
         self.identity = ""  # of the training that made the current model
         self.rows: dict[Samples.Set, int] = {}  # size of each sample set
+        self._ahead: FromCoordinator | None = None  # the next request, if parties have it already
         self._checkpoints: list[tuple[int, str]] = []  # length of the history and identity before each marked phase
 
     async def setup(self, setup: Setup) -> dict[str, Ready]:
@@ -192,15 +196,15 @@ class Engine:
         """Run a method's phases one after the other, handing it each one's outcome; return what it returns."""
         outcome: PhaseOutcome | None = None
         try:
-            phase = next(method)
+            step = next(method)
             while True:
-                if isinstance(phase, Rollback):
-                    await self._rollback(phase.checkpoints)
+                if isinstance(step, Rollback):
+                    await self._rollback(step.checkpoints)
                 else:
-                    outcome = await self._run(phase, rounds)
+                    outcome = await self._run_all(phases_in(step), rounds)
                 if outcome is None:
                     raise SettingsError("the method asks for a rollback before its first phase")
-                phase = method.send(outcome)
+                step = method.send(outcome)
         except StopIteration as stop:
             value: R = stop.value
             return value
@@ -245,63 +249,59 @@ class Engine:
         del self._checkpoints[-checkpoints:]
         self.history[place:] = [one.undone() for one in self.history[place:]]
 
-    async def _run(self, phase: Phase, rounds: int) -> PhaseOutcome:
-        """Run one phase at every party."""
-        assert self._cost is not None
-        set_rows = self.rows.get(phase.over.set, 0)
-        batch = (
-            rows_of_round(phase.joint)
-            if phase.HasField("joint")
-            else min(phase.plan.batch_size, rows_of(phase.over, set_rows))
-        )
-        if batch * self._cost.embedding > MOST_BATCH_VALUES:
-            said = f"{batch} rows of {phase.name} with embeddings of width {self._cost.embedding}"
-            raise SettingsError(f"batch_size: {said} are more than a message may hold: choose smaller batches")
-        if batch * self._cost.embedding * (1 + phase.schedule.overlap) > MOST_UNDER_WAY:
-            said = (
-                f"{1 + phase.schedule.overlap} batches of {batch} rows with embeddings of width {self._cost.embedding}"
-            )
-            raise SettingsError(f"train.overlap: {said} are more than may be under way: choose fewer or smaller ones")
+    async def _run_all(self, phases: list[Phase], rounds: int) -> PhaseOutcome:
+        """Run phases, each of which is sent before the one before it has ended; return the last one's outcome."""
+        outcomes = [await self._run(phase, rounds, following) for phase, following in zip_longest(phases, phases[1:])]
+        return replace(outcomes[-1], earlier=tuple(outcomes[:-1]))
+
+    async def _run(self, phase: Phase, rounds: int, following: Phase | None = None) -> PhaseOutcome:
+        """Run one phase at every party; `following` comes next whatever this one comes to."""
+        set_rows, before = self.rows.get(phase.over.set, 0), self._took
+        cost = self._cost_model
+        _check_size(phase, set_rows, embedding=cost.embedding)
         if phase.checkpoint:
             self._checkpoints.append((len(self.history), self.identity))
         self._phases += 1
         phase.number = self._phases
-        live = not self.journal.replaying
-        started = PhaseStarted(name=phase.name, round=phase.round, of_rounds=rounds, phase=phase.number)
-        await self._tell(Event(started=started))
-        if live:
-            self._metrics.phase_began(phase)
-            logs.in_phase(phase.name, phase.round)
+        if not self.journal.replaying:  # what an earlier attempt has told is not told again
+            await self._tell_began(phase, rounds)
         for connection in self._connections:
             connection.meter.enter(phase.name, phase.round)
         # No deadline for a whole phase: every wait inside it has one, at the party that waits, and steps must go on.
-        answers, seconds = await self._run_parts(phase, set_rows)
-        self.predicted[phase.name] = self.predicted.get(phase.name, 0) + self._cost.predict(phase)
+        answers, seconds = await self._run_parts(phase, set_rows, following)
+        self.predicted[phase.name] = self.predicted.get(phase.name, 0) + cost.predict(phase)
         self.seconds[phase.name] = self.seconds.get(phase.name, 0.0) + seconds
         reports = {name: answer.report for name, answer in answers.items()}
-        check_reports(phase, reports, set_rows=set_rows, active=self._active, seconds=seconds)
-        top = reports[self._active]
-        left_out = {figure: reason for report in reports.values() for figure, reason in report.left_out.items()}
-        judged = 0 if phase.HasField("joint") else top.rows
-        told = judged and "loss" not in left_out
-        outcome = PhaseOutcome(
-            rows=top.rows,
-            loss=top.loss_sum / judged if told else math.nan,
-            accuracy=top.correct / judged if told else math.nan,
-            change=math.nan if "change" in left_out else math.sqrt(sum(one.change_squared for one in reports.values())),
-            seconds=seconds,
-            figures={name: dict(report.figures) for name, report in reports.items() if report.figures},
-            left_out=left_out,
-            within_bounds=top.within_bounds if top.HasField("within_bounds") else None,
-        )
+        # A party that was ahead of the others may have begun while they were busy with the request before.
+        check_reports(phase, reports, set_rows=set_rows, active=self._active, seconds=before + seconds)
+        outcome = outcome_of(phase, reports, active=self._active, seconds=seconds)
         if phase.update.WhichOneof("rule") != "observe":
             known = (self.identity, phase.SerializeToString(deterministic=True).hex(), outcome.loss)
             self.identity = hashlib.sha256(repr(known).encode()).hexdigest()
         done = records(phase, outcome, reports, active=self._active)
         self.history += done
+        # The last thing that an earlier attempt has journalled it may not have come to tell.
+        if not self._replayed or not self.journal.replaying:
+            await self._tell_finished(phase, done, rounds)
+        return outcome
+
+    @property
+    def _cost_model(self) -> CostModel:
+        assert self._cost is not None, "phases come after the set-up"
+        return self._cost
+
+    async def _tell_began(self, phase: Phase, rounds: int) -> None:
+        """Tell those who follow the job, the metrics and the log that a phase begins."""
+        started = PhaseStarted(name=phase.name, round=phase.round, of_rounds=rounds, phase=phase.number)
+        await self._told(Event(started=started))
+        self._metrics.phase_began(phase)
+        logs.in_phase(phase.name, phase.round)
+
+    async def _tell_finished(self, phase: Phase, done: list[PhaseRecord], rounds: int) -> None:
+        """Tell those who follow the job, and the metrics, what a phase has come to."""
         for one in done:
-            if live:
-                self._metrics.phase_finished(phase, one)
+            self._metrics.phase_finished(phase, one)
+            duals = [told["dual_largest"] for told in one.figures.values() if "dual_largest" in told]
             finished = PhaseFinished(
                 name=one.phase,
                 round=one.round,
@@ -309,15 +309,13 @@ class Engine:
                 loss=one.loss,
                 accuracy=one.accuracy,
                 seconds=one.seconds,
-                dual=max(
-                    (told["dual_largest"] for told in one.figures.values() if "dual_largest" in told), default=None
-                ),
+                dual=max(duals, default=None),
             )
-            if live:
-                await self._told(Event(finished=finished))
-        return outcome
+            await self._told(Event(finished=finished))
 
-    async def _run_parts(self, phase: Phase, set_rows: int) -> tuple[dict[str, FromParty], float]:
+    async def _run_parts(
+        self, phase: Phase, set_rows: int, following: Phase | None
+    ) -> tuple[dict[str, FromParty], float]:
         """Run a phase, cut into parts where it takes long; return the last part's answers, and the seconds of all."""
         parties = [one.name for one in self._connections if one.name not in phase.offline]
         progress = PhaseProgress(phase, set_rows=set_rows, active=self._active)
@@ -327,7 +325,14 @@ class Engine:
             if (first, end) != (0, steps):
                 message.phase.first_step, message.phase.steps = first, end - first
             messages = dict.fromkeys(parties, message)
-            answers = await self._ask(messages, "report", timeout=None, progress=progress, commit=first > 0)
+            answers = await self._ask(
+                messages,
+                "report",
+                timeout=None,
+                progress=progress,
+                commit=first > 0,
+                following=self._request_for(following) if following and end == steps and not phase.offline else None,
+            )
             seconds += self._took
             self._pace.ran(phase.name, end - first, self._took)
             if end == steps:
@@ -341,10 +346,19 @@ class Engine:
 
     def _end_of_part(self, phase: Phase, first: int, steps: int) -> int:
         """Return the step that the next part of a phase ends before: what was decided once is not decided anew."""
-        whole = phase.schedule.overlap or phase.HasField("joint")
-        if steps <= FEW_STEPS or whole:  # batches that are under way at a cut would change the result
-            return steps
-        return first + int(self.journal.value("steps", lambda: str(self._pace.steps(phase.name, steps - first))))
+        left = steps - first  # all of which are asked for, if the phase was sent ahead
+        return first + int(
+            self.journal.value("steps", lambda: str(left if self._ahead else self._pace.steps(phase.name, left)))
+        )
+
+    def _request_for(self, phase: Phase) -> FromCoordinator | None:
+        """Return the request for the phase that comes next; none if it cannot be made before this one has ended."""
+        set_rows = self.rows.get(phase.over.set, 0)
+        _check_size(phase, set_rows, embedding=self._cost_model.embedding)
+        phase.number = self._phases + 1
+        _, steps = rows_and_steps(phase, set_rows)
+        whole = self._pace.steps(phase.name, steps) == steps
+        return FromCoordinator(phase=phase) if whole and not phase.offline else None
 
     async def _tell(self, event: Event) -> None:
         """Tell those who follow the job, unless they were told in an earlier attempt."""
@@ -370,30 +384,35 @@ class Engine:
         timeout: float | None,
         progress: PhaseProgress | SetupProgress | None = None,
         commit: bool = False,
+        following: FromCoordinator | None = None,
     ) -> dict[str, FromParty]:
         """Send every party the same message, or some their own, and return their answers.
 
         With a timeout of None the first answer may take as long as `progress` is told of; once it is there, the others,
         which work in step with it, must follow within the step deadline. With `commit` all parties commit, whenever
-        the last time was. What an earlier attempt has asked is not asked again.
+        the last time was. What an earlier attempt has asked is not asked again. `following` is the request that comes
+        next: parties get it with this one, and need not wait for it.
         """
         messages = message if isinstance(message, dict) else {one.name: message for one in self._connections}
         if entry := self.journal.replay(messages):
-            self._took = entry.seconds
+            self._took, self._replayed = entry.seconds, True
             self._pace.replayed(entry)
             return {name: entry.answers[name] for name in messages}
         asked = _in_words(next(iter(messages.values())))
-        commit = self._pace.due(asked) or commit
-        addressed = {one.name: messages.get(one.name) for one in self._connections}
-        lagging = self._pace.lagging if commit else set()  # who is left out, and has not committed its last request
-        sent = {
-            name: self._numbered(content or FromCoordinator(commit_only=Commit()), commit)
-            for name, content in addressed.items()
-            if content or name in lagging
-        }
+        ahead, self._ahead = self._ahead, None
+        if ahead:
+            commit, sent = ahead.commit, dict.fromkeys(messages, ahead)
+            for connection in self._connections:
+                connection.meter.count(COORDINATOR, connection.name, begun(ahead))
+        else:
+            commit = self._pace.due(asked) or commit
+            sent = self._addressed(messages, commit)
+        if following:
+            due = self._pace.due(_in_words(following), after=asked, commits=commit)
+            self._ahead = self._numbered(following, due, ahead=1)
         began = time.perf_counter()
-        answers = await self._exchange(sent, answer, timeout=timeout, progress=progress)
-        self._took = time.perf_counter() - began
+        answers = await self._exchange(sent, answer, timeout=timeout, progress=progress, left=bool(ahead))
+        self._took, self._replayed = time.perf_counter() - began, False
         readings = [one for connection in self._connections for one in connection.meter.close()]
         self.journal.add(messages, answers, asked=asked, commit=commit, seconds=self._took, readings=readings)
         self._pace.asked(asked, sent, seconds=self._took)
@@ -406,26 +425,37 @@ class Engine:
             self._pace.committed(cost + time.perf_counter() - writing)
         return {name: answers[name] for name in messages}
 
-    def _numbered(self, message: FromCoordinator, commit: bool) -> FromCoordinator:
-        """Return a message as it is sent: with its place in the job."""
+    def _addressed(self, messages: Mapping[str, FromCoordinator], commit: bool) -> dict[str, FromCoordinator]:
+        """Return what is sent, by party; whoever is left out, and has not committed its last request, is asked to."""
+        lagging = self._pace.lagging if commit else set()
+        only = FromCoordinator(commit_only=Commit())
+        return {
+            one.name: self._numbered(messages.get(one.name, only), commit)
+            for one in self._connections
+            if one.name in messages or one.name in lagging
+        }
+
+    def _numbered(self, message: FromCoordinator, commit: bool, *, ahead: int = 0) -> FromCoordinator:
+        """Return a message as it is sent: with its place in the job, so many requests ahead."""
         sent = FromCoordinator()
         sent.CopyFrom(message)
-        sent.number, sent.attempt, sent.commit = self.journal.number, self.journal.attempt, commit
-        sent.confirmed = self.journal.confirmed
+        sent.number, sent.attempt, sent.commit = self.journal.number + ahead, self.journal.attempt, commit
+        sent.confirmed, sent.ahead = self.journal.confirmed, ahead > 0
         return sent
 
     async def _exchange(
         self,
-        messages: dict[str, FromCoordinator],
+        messages: Mapping[str, FromCoordinator],
         answer: str,
         *,
         timeout: float | None,
         progress: PhaseProgress | SetupProgress | None,
+        left: bool,
     ) -> dict[str, FromParty]:
-        """Send some parties their messages and return their answers."""
+        """Send some parties their messages, unless these have left before, and return their answers."""
         lag = self._federation.deadlines.step if timeout is None else None
         tasks = {
-            asyncio.create_task(self._ask_one(one, messages[one.name], answer, timeout, progress)): one.name
+            asyncio.create_task(self._ask_one(one, messages[one.name], answer, timeout, progress, left)): one.name
             for one in self._connections
             if one.name in messages
         }
@@ -444,11 +474,15 @@ class Engine:
         answer: str,
         timeout: float | None,
         progress: PhaseProgress | SetupProgress | None,
+        left: bool,
     ) -> FromParty:
         most = MOST_BOOK_BYTES * (self._phases + 1) if answer == "readings" else MOST_ANSWER_BYTES
+        most += ROUND_BYTES * message.phase.joint.rounds
         if message.HasField("commit_only"):
             answer = "committed"
-        await connection.link.send(message, timeout=self._federation.deadlines.step)
+        for sent in (None if left else message, self._ahead):
+            if sent:
+                await connection.link.send(sent, timeout=self._federation.deadlines.step)
         while True:
             one = await connection.link.receive(timeout=timeout, most=most)
             if one.attempt and one.attempt != self.journal.attempt:
@@ -474,6 +508,21 @@ class Engine:
                 self._aligning = True
                 await self._tell(Event(started=PhaseStarted(name="alignment", round=1, of_rounds=1)))
             await self._tell(Event(progress=progress))
+
+
+def _check_size(phase: Phase, set_rows: int, *, embedding: int) -> None:
+    """Refuse a phase whose batches are more than messages may hold."""
+    if phase.HasField("joint"):
+        batch = rows_of_round(phase.joint)
+    else:
+        batch = min(phase.plan.batch_size, rows_of(phase.over, set_rows))
+    if batch * embedding > MOST_BATCH_VALUES:
+        said = f"{batch} rows of {phase.name} with embeddings of width {embedding}"
+        raise SettingsError(f"batch_size: {said} are more than a message may hold: choose smaller batches")
+    under_way = 1 + phase.schedule.overlap
+    if batch * embedding * under_way > MOST_UNDER_WAY:
+        said = f"{under_way} batches of {batch} rows with embeddings of width {embedding}"
+        raise SettingsError(f"train.overlap: {said} are more than may be under way: choose fewer or smaller ones")
 
 
 def _in_words(message: FromCoordinator) -> str:

@@ -38,6 +38,24 @@ class PhaseRecord:
         return replace(self, rolled_back=True)
 
 
+def outcome_of(phase: Phase, reports: dict[str, Report], *, active: str, seconds: float) -> PhaseOutcome:
+    """Combine what all parties report of a phase."""
+    top = reports[active]
+    left_out = {figure: reason for report in reports.values() for figure, reason in report.left_out.items()}
+    judged = 0 if phase.HasField("joint") else top.rows
+    told = judged and "loss" not in left_out
+    return PhaseOutcome(
+        rows=top.rows,
+        loss=top.loss_sum / judged if told else math.nan,
+        accuracy=top.correct / judged if told else math.nan,
+        change=math.nan if "change" in left_out else math.sqrt(sum(one.change_squared for one in reports.values())),
+        seconds=seconds,
+        figures={name: dict(report.figures) for name, report in reports.items() if report.figures},
+        left_out=left_out,
+        within_bounds=top.within_bounds if top.HasField("within_bounds") else None,
+    )
+
+
 def records(phase: Phase, outcome: PhaseOutcome, reports: dict[str, Report], *, active: str) -> list[PhaseRecord]:
     """Return what there is to say of a phase that has run: of a joint one that learns, round by round."""
     whole = _whole(phase, outcome, reports)

@@ -71,6 +71,7 @@ class JobRunner:
         self._setup, self._number = setup, setup.job
         self._models: dict[str, ModelRecord] = {}
         self._dropping = False  # whether parties may have dropped the rows
+        self._began = ""  # when they were asked to
         self._requests = [self._number]  # to forget, each by the job that brought it
         self._wire: dict[str, dict[str, str | bool]] = {}  # how tensors travel, where not as they are
         self._commitment = ""  # of all parties to the rows to forget
@@ -126,7 +127,7 @@ class JobRunner:
     async def _request(self, forget: Forget, classes: int) -> UnlearningTask:
         """Find the rows to forget, before any training: what is wrong with a request is said at once."""
         job = self._job
-        accepted = await self._engine.request(_message(forget, seed=job.seed, pending=self._requests))
+        accepted = await self._engine.request(request_message(forget, seed=job.seed, pending=self._requests))
         self._commitment = accepted.commitment
         rows = f"{accepted.rows} rows will be forgotten" if accepted.rows > 1 else "1 row will be forgotten"
         await self._say(f"{rows}, {accepted.remaining} remain")
@@ -211,6 +212,7 @@ class JobRunner:
             await engine.restart(load=job.train.save)
             await self._save(job.train.save, job.train.overwrite)  # the same file, which the certificate is to name
         self._dropping = True
+        self._began = engine.journal.value("began", now)
         await engine.drop()
         dropped = len(engine.history)
         forgotten = Forgotten(await self._unlearn(UNLEARNED, task, job.unlearn, saved_as=job.unlearn.save))
@@ -244,7 +246,7 @@ class JobRunner:
         goal = settings.goal if settings else None
         return JointStatement(
             job=self._number,
-            time=self._engine.journal.value("time", now),
+            time=self._engine.journal.value("time", lambda: now(not_before=self._began)),
             software=f"fedora {VERSION}",
             parties=Parties(active=federation.active.name, passive=list(federation.passive)),
             request=JointRequest(rows=task.forget, commitment=self._commitment, asked=digest(asked)),
@@ -342,7 +344,7 @@ def _told(outcome: PhaseOutcome, **figures: float) -> tuple[dict[str, float], di
     return ({}, dict.fromkeys(figures, reason)) if reason else (figures, {})
 
 
-def _message(forget: Forget, *, seed: int, pending: list[str]) -> Request:
+def request_message(forget: Forget, *, seed: int, pending: list[str]) -> Request:
     """Return the request as the active party gets it; `pending` requests are taken up if it says so."""
     request = Request(seed=seed)
     if forget.classes is not None:

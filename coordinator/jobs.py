@@ -146,6 +146,8 @@ class Jobs:
                 return
             if now.has_ended:
                 result = await self._store.result(job.id)
+                if result:  # whoever stops the cluster now finds nothing half erased
+                    await self._queue.let_go(job.id)
                 yield (Event(result=result) if result else Event(failure=now.failure)).SerializeToString()
                 return
             if bell.leaving:

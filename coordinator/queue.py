@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import uuid
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import yaml
@@ -25,8 +27,11 @@ from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.control_pb2 import Result
 from protos.fedora.v1.failure_pb2 import Failure
 
-# Jobs that may wait at a time: in all, and of one operator, so that nobody fills the queue alone.
+# Jobs that may wait at a time: in all, and of one operator, so that nobody fills the queue alone. An operator of whom
+# none waits is always let in: others may have filled it together.
 MOST_WAITING, MOST_WAITING_EACH = 64, 32
+# Bytes of settings that the waiting jobs of one operator take on the disk: a few jobs that name half a million people.
+MOST_WAITING_BYTES = 128 * 1024 * 1024
 # Jobs of one operator that are kept once they have ended; older ones make room.
 MOST_KEPT_EACH = 50
 # How long the parties of a job may take to let go of it when the coordinator is stopped.
@@ -46,7 +51,7 @@ class Ending:
 
 
 class JobQueue:
-    """Runs jobs one at a time, in the order in which they came."""
+    """Runs jobs one at a time: operators take turns, and each one's own jobs run in the order in which they came."""
 
     def __init__(
         self,
@@ -60,7 +65,11 @@ class JobQueue:
         self._key, self._metrics = key, metrics
         self.bell = Bell()
         self._arrived = asyncio.Event()
-        self._accepting, self._closing = asyncio.Lock(), asyncio.Lock()
+        # One job of an operator at a time: a large one takes its time, and only its own operator's next one waits.
+        self._accepting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._accepted: set[str] = set()  # jobs that came to this process and have not ended
+        self._served: dict[str, int] = {}  # by operator, when a job of theirs was taken up last: the first was 1
+        self._closing = asyncio.Lock()
         self._stopping = False
         self._current: StoredJob | None = None
         self._work: asyncio.Task[Result] | None = None
@@ -70,7 +79,7 @@ class JobQueue:
 
     async def submit(self, *, token: bytes, submitted_by: str, origin: str, settings: str) -> tuple[str, int]:
         """Check a job and put it at the end of the queue; return its id, and how many run before it."""
-        async with self._accepting:  # one at a time: a large job takes its time, and so does the next
+        async with self._accepting[submitted_by]:
             self._check_open()
             id = await self._store.with_token(submitted_by, token)
             if id is None:
@@ -80,6 +89,7 @@ class JobQueue:
                 id = await self._store.add(
                     uuid.uuid4().hex, token=token, submitted_by=submitted_by, origin=origin, settings=settings
                 )
+                self._accepted.add(id)
                 log.info("job %s was submitted%s", id, f" by {submitted_by}" if submitted_by else "")
         await self._count()
         self._arrived.set()
@@ -90,8 +100,9 @@ class JobQueue:
         """Return how many jobs run before one that waits."""
         if job.state != State.QUEUED:
             return 0
-        others = await self._store.in_state(State.QUEUED, *BEGUN)
-        return sum(one.number < job.number for one in others)
+        begun = await self._store.in_state(*BEGUN)
+        order = [one.id for one in in_turns(await self._store.in_state(State.QUEUED), self._served)]
+        return len(begun) + (order.index(job.id) if job.id in order else 0)
 
     async def cancel(self, job: StoredJob, by: str) -> None:
         """Stop a job that waits or runs, and return once it has ended."""
@@ -104,6 +115,11 @@ class JobQueue:
             await self._end(now, _cancelled(by))
             self.bell.ring_all()  # those behind it have moved up
 
+    async def let_go(self, id: str) -> None:
+        """Wait until the parties that are here have let go of a job that has ended, and erased what they kept of it."""
+        if self._current and self._current.id == id:
+            await self._over.wait()
+
     async def work(self) -> None:
         """Run jobs as they come, for as long as the coordinator lives."""
         for job in await self._store.in_state(*BEGUN):  # an earlier process ran it
@@ -113,7 +129,9 @@ class JobQueue:
             if not (waiting := await self._store.in_state(State.QUEUED)):
                 await self._arrived.wait()
                 continue
-            await self._take(waiting[0])
+            job = in_turns(waiting, self._served)[0]
+            self._served[job.submitted_by] = 1 + max(self._served.values(), default=0)
+            await self._take(job)
             self.bell.ring_all()
 
     async def stop(self) -> None:
@@ -185,6 +203,7 @@ class JobQueue:
                 job.id, ending.state, settings=settings, failure=ending.failure, result=ending.result, told=told
             )
             self.bell.forget(job.id)
+            self._accepted.discard(job.id)
             log.info("the job has ended: %s", ending.outcome)
             if running:
                 self._metrics.job_over()
@@ -202,10 +221,11 @@ class JobQueue:
             self._roster,
             self._key,
             self._metrics,
-            StoredCourse(self._store, job.id),
+            StoredCourse(self._store, job.id, telling),
             telling.put,
             id=job.id,
             submitted_by=job.submitted_by,
+            outlived=job.id not in self._accepted,
         )
         return await course.run(content)
 
@@ -230,8 +250,10 @@ class JobQueue:
         """Refuse a job when too many wait."""
         waiting = await self._store.in_state(State.QUEUED)
         own = sum(one.submitted_by == submitted_by for one in waiting)
-        if own >= MOST_WAITING_EACH or len(waiting) >= MOST_WAITING:
-            said = f"{own} jobs of yours wait" if own >= MOST_WAITING_EACH else f"{len(waiting)} jobs wait"
+        large = own and await self._store.waiting_bytes(submitted_by) >= MOST_WAITING_BYTES
+        if own >= MOST_WAITING_EACH or large or (own and len(waiting) >= MOST_WAITING):
+            said = f"{own} jobs of yours wait" if own >= MOST_WAITING_EACH or large else f"{len(waiting)} jobs wait"
+            said = f"{said}, which name very many people" if large else said
             raise PartyError(COORDINATOR, f"takes no further job while {said}: try again later, or cancel some")
 
     async def _count(self) -> None:
@@ -240,6 +262,21 @@ class JobQueue:
     def _check_open(self) -> None:
         if self._stopping:
             raise PartyError(COORDINATOR, "is being stopped", Failure.LOST)
+
+
+def in_turns(waiting: Sequence[StoredJob], served: Mapping[str, int]) -> list[StoredJob]:
+    """Return waiting jobs in the order in which they run.
+
+    Args:
+        waiting: In the order in which they came.
+        served: By operator, when a job of theirs was taken up last: whoever was served longest ago comes first.
+    """
+    own: Counter[str] = Counter()
+    places: dict[str, int] = {}
+    for job in waiting:
+        places[job.id] = own[job.submitted_by]
+        own[job.submitted_by] += 1
+    return sorted(waiting, key=lambda job: (places[job.id], served.get(job.submitted_by, 0), job.number))
 
 
 def _cancelled(by: str) -> Ending:

@@ -15,9 +15,9 @@ from protos.fedora.v1.phase_pb2 import DualAscent, Phase, Progress, Report
 
 SLACK_SECONDS = 1.0  # clocks of two machines do not run alike
 LARGEST = 1e150  # of a square: sums of a few such are finite
-MOST_FIGURES = 32
-MOST_CLASSES = 1_000_000
-MOST_ROWS = 2**40
+MOST_FIGURES = 32  # of one model; there are some twenty, and ten of an audit
+MOST_CLASSES = 1_000_000  # more than anybody has labels for
+MOST_ROWS = 2**40  # of any one count: sums and squares of such are exact enough, and nobody has as many
 MOST_WIDTH = 16_384  # of an embedding, as in settings
 LOOKS = {"observe", "dual_ascent", "residual", "influence"}  # rules that leave parameters as they are
 OWN = {"change", "figures"}  # what any party may keep back of a phase; the active one also loss and accuracy

@@ -49,13 +49,14 @@ class Roster:
     def __init__(self, federation: Federation, metrics: CoordinatorMetrics, health: Health, totals: Totals) -> None:
         self._federation, self._metrics, self._health, self._totals = federation, metrics, health, totals
         self._present: dict[str, Connection] = {}
+        self._been_here: set[str] = set()  # since this process began
         self._refused: dict[str, tuple[float, PartyError]] = {}  # when, and why
         self._changed = asyncio.Condition()
         self.going_on: GoingOn = _all
 
     async def complete(self) -> list[Connection]:
         """Return every party's connection, in the federation's order, once all have joined."""
-        names, join = self._federation.parties, self._federation.deadlines.join
+        join = self._federation.deadlines.join
         try:
             async with asyncio.timeout(join), self._changed:
                 await self._changed.wait_for(lambda: self._refusal() or not self.missing())
@@ -65,13 +66,17 @@ class Roster:
             raise PartyError(" and ".join(missing), f"{verb} not joined within {join:g} s", Failure.SILENT) from None
         if refusal := self._refusal():
             raise refusal
-        return [self._present[name] for name in names]
+        return self.in_order()
 
-    async def change(self, *, timeout: float | None) -> None:
-        """Wait until a party joins or leaves, for so many seconds at most."""
+    def in_order(self) -> list[Connection]:
+        """Return every party's connection, in the federation's order; all must be here."""
+        return [self._present[name] for name in self._federation.parties]
+
+    async def change(self, missing: list[str], *, timeout: float | None) -> None:
+        """Wait until others are missing than these, for so many seconds at most."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout), self._changed:
-                await self._changed.wait()
+                await self._changed.wait_for(lambda: self.missing() != missing)
 
     def present(self) -> list[Connection]:
         """Return the connections of the parties that are here."""
@@ -80,6 +85,10 @@ class Roster:
     def missing(self) -> list[str]:
         """Return the parties that are not here."""
         return [name for name in self._federation.parties if name not in self._present]
+
+    def expected_back(self) -> bool:
+        """Tell whether all that are missing have been here before, and none of them was just sent away."""
+        return self._been_here.issuperset(self.missing()) and not self._refusal()
 
     def _refusal(self) -> PartyError | None:
         """Return why a party that is missing was just sent away, if one was: waiting longer would not help."""
@@ -112,6 +121,7 @@ class Roster:
             jobs = await self.going_on(list(message.hello.jobs))
             await link.send(FromCoordinator(welcome=Welcome(version=VERSION, jobs=jobs)))
             log.info("%s joined, release %.20s", name, message.hello.version)
+            self._been_here.add(name)
             self._refused.pop(name, None)
             self._tell_joined(name, True)
             async with self._changed:

@@ -18,6 +18,7 @@ from fedora_vfl.process.health import Health
 from fedora_vfl.process.metrics import CertificateMetrics, Source, TrafficMetrics, served
 from fedora_vfl.settings.federation import load_federation
 from fedora_vfl.signing import SigningKey
+from fedora_vfl.storage import remove_unfinished
 from fedora_vfl.wire.addresses import check_address
 from fedora_vfl.wire.channels import listen
 from fedora_vfl.wire.meter import Totals
@@ -61,6 +62,7 @@ async def serve(
     health, totals, shown = Health(), Totals(), CoordinatorMetrics(federation.parties)
     roster = Roster(federation, shown, health, totals)
     private = config.parent / "keys" / COORDINATOR
+    remove_unfinished(private)
     key = SigningKey.load_or_make(private)
     log.info("signs certificates with the key %s", key.public)
     join: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(roster.join)

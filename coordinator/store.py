@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedora_vfl.errors import DataError, SettingsError
+from fedora_vfl.fault_points import reached
 from fedora_vfl.storage import make_private_folder
 from protos.fedora.v1.control_pb2 import Event, Result
 from protos.fedora.v1.failure_pb2 import Failure
@@ -32,6 +33,8 @@ SCHEMA = 1
 LOCK_SECONDS = 5.0
 OTHERS = 0o077  # rights of anybody but the owner
 MOST_EVENTS_READ = 500  # at once: a follower of a long job is told in portions
+
+ROOM = "make room or mend the disk, and start the coordinator again: jobs go on"
 
 T = TypeVar("T")
 
@@ -209,6 +212,11 @@ class Store:
             ).decode()
         )
 
+    async def waiting_bytes(self, submitted_by: str) -> int:
+        """Return what the settings of one operator's waiting jobs take on the disk."""
+        sizes = "SELECT coalesce(sum(length(settings)), 0) FROM jobs WHERE state = ? AND submitted_by = ?"
+        return await self._do(lambda database: int(database.execute(sizes, (State.QUEUED, submitted_by)).fetchone()[0]))
+
     async def begin(self, id: str) -> bool:
         """Note that a job runs now; not if it was cancelled while it waited."""
 
@@ -379,11 +387,13 @@ class Store:
             database.execute("BEGIN IMMEDIATE")
             try:
                 answer = work(database)
+                reached("store.before")
                 database.execute("COMMIT")
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):  # a full disk has ended the transaction already
                     database.execute("ROLLBACK")
                 raise
+            reached("store.after")
             return answer
 
         return await self._do(transaction)
@@ -439,10 +449,11 @@ def _explained(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
             raise SettingsError(f"{path}: another coordinator has these jobs open; end it first") from None
-        hint = "make room or mend the disk, and start the coordinator again: jobs go on"
-        raise StoreError(f"{path}: the jobs cannot be written down: {error}; {hint}") from None
+        raise StoreError(f"{path}: the jobs cannot be written down: {error}; {ROOM}") from None
     except sqlite3.DatabaseError as error:
         raise StoreError(f"{path}: is damaged: {error}; move it away, and jobs begin anew") from None
+    except OSError as error:
+        raise StoreError(f"{path}: the jobs cannot be written down: {error.strerror}; {ROOM}") from None
 
 
 def _tell(database: sqlite3.Connection, id: str, told: Sequence[Told]) -> None:

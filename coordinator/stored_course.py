@@ -3,17 +3,20 @@
 from collections.abc import Mapping, Sequence
 
 from coordinator.store import Store
+from coordinator.telling import Telling
 from protos.fedora.v1.journal_pb2 import JournalEntry
 
 
 class StoredCourse:
     """The part of the store that is about one job."""
 
-    def __init__(self, store: Store, id: str) -> None:
-        self._store, self._id = store, id
+    def __init__(self, store: Store, id: str, telling: Telling) -> None:
+        """`telling` has what was told of the job and may not be on the disk yet."""
+        self._store, self._id, self._telling = store, id, telling
 
     async def append(self, entries: Sequence[JournalEntry]) -> None:
-        """Write entries behind those that are there, all or none."""
+        """Write entries behind those that are there, all or none; what was told before them first."""
+        await self._telling.flush()
         await self._store.append_all(self._id, [(one.asked, one.SerializeToString()) for one in entries])
 
     async def entries(self) -> list[JournalEntry]:

@@ -53,7 +53,8 @@ class Telling:
         """`last` is the number of the last event that was told before."""
         self._store, self._bell, self._id, self._last = store, bell, id, last
         self._pending: list[Told] = []
-        self._arrived, self._room, self._closing = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._arrived, self._room, self._hurry = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._closing = False
         self._writing = asyncio.create_task(self._write())
 
     async def put(self, event: Event) -> None:
@@ -61,11 +62,7 @@ class Telling:
         if event.WhichOneof("content") == "progress":
             self._bell.ring(self._id, passing=event)
             return
-        while len(self._pending) >= MOST_PENDING and not self._writing.done():
-            self._room.clear()
-            await self._room.wait()
-        if self._writing.done():
-            self._writing.result()  # the disk is full, or worse
+        await self._until_pending_are_below(MOST_PENDING)
         self._last += 1
         event.number = self._last
         self._pending.append(Told(time.time(), event))
@@ -75,24 +72,40 @@ class Telling:
         """Tell a line."""
         await self.put(Event(note=note))
 
+    async def flush(self) -> None:
+        """Wait until all that was told is on the disk: nobody will tell it again."""
+        if self._pending:
+            self._hurry.set()
+            await self._until_pending_are_below(1)
+
     async def stop(self) -> list[Told]:
         """Stop writing, and return what is left to be written with the job's end."""
-        self._closing.set()
+        self._closing = True
+        self._hurry.set()
         self._arrived.set()
         await self._writing
         return self._pending
 
+    async def _until_pending_are_below(self, most: int) -> None:
+        while len(self._pending) >= most and not self._writing.done():
+            self._room.clear()
+            await self._room.wait()
+        if self._writing.done():
+            self._writing.result()  # the disk is full, or worse
+
     async def _write(self) -> None:
         try:
-            while not self._closing.is_set():
+            while not self._closing:
                 await self._arrived.wait()
                 self._arrived.clear()
+                if not self._closing:
+                    self._hurry.clear()
                 if portion := list(self._pending):
                     await self._store.tell(self._id, portion)
                     del self._pending[: len(portion)]
                     self._room.set()
                     self._bell.ring(self._id)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._closing.wait(), PORTION_SECONDS)
+                    await asyncio.wait_for(self._hurry.wait(), PORTION_SECONDS)
         finally:
             self._room.set()

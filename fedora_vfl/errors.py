@@ -1,5 +1,6 @@
 """Every error a user may meet: one sentence that can be acted on, and the exit code it ends the process with."""
 
+import errno
 from typing import ClassVar
 
 from protos.fedora.v1.failure_pb2 import Failure
@@ -29,6 +30,28 @@ class DataError(FedoraError):
     exit_code = 3
     meaning = "a data or model file is missing, unreadable, or does not fit"
     kind = Failure.DATA
+
+
+class StorageError(DataError):
+    """A disk is full, or a folder cannot be written to, which somebody can mend while a job waits."""
+
+    kind = Failure.STORAGE
+
+    # Faults of a disk, or of a folder's owner, that a job waits for; what else is wrong with a file stays wrong.
+    MENDABLE: ClassVar[tuple[int, ...]] = (
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EROFS,
+        errno.EIO,
+        errno.EACCES,
+        errno.EPERM,
+        errno.ESTALE,
+    )
+
+
+def unwritten(error: OSError, said: str) -> DataError:
+    """Return what is said of a file that could not be written."""
+    return (StorageError if error.errno in StorageError.MENDABLE else DataError)(said)
 
 
 class PartyError(FedoraError):

@@ -10,6 +10,7 @@ names, in the order of a request:
     commit.before, commit.after                 a party's commit is about to be written, is on disk
     party.send, coordinator.receive             an answer leaves, arrives
     journal.before, journal.after               the coordinator's entries are about to be written, are on disk
+    store.before, store.after                   any change of the coordinator's store is about to be written, is on disk
     resume.before, resume.after                 a party is about to go back to a commit, has gone on from it
 """
 

@@ -37,9 +37,15 @@ def create_privately(path: Path, content: bytes) -> bool:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what processes that were killed while they wrote have left in a folder of the caller's own."""
-    for path in folder.glob(f".*{UNFINISHED}"):
-        path.unlink(missing_ok=True)
+    """Remove what processes that were killed while they wrote have left in a folder of the caller's own, or below."""
+    for path in files_below(folder):
+        if path.name.startswith(".") and path.name.endswith(UNFINISHED):
+            path.unlink(missing_ok=True)
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Return the files in a folder and in those below it; what others remove meanwhile is not waited for."""
+    return [Path(place) / name for place, _, names in os.walk(folder) for name in names]
 
 
 @contextlib.contextmanager
@@ -92,6 +98,7 @@ def make_private_folder(folder: Path) -> None:
     if not folder.is_dir():
         make_private_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
+        synchronise(folder.parent)  # or a loss of power takes it away, with the files that last in it
 
 
 def synchronise(folder: Path) -> None:

@@ -21,12 +21,14 @@ async def live(config: Path, plugins: Sequence[Path], metrics: str | None, alive
     import torch
 
     from fedora_vfl.plugins import load_plugin
+    from fedora_vfl.process.memory import keep_freed_memory
     from fedora_vfl.process.metrics import served
     from party.alive import kept_alive
     from party.device import device_for
     from party.process import PartyProcess
     from party.settings import load_party
 
+    keep_freed_memory()
     settings, federation = load_party(config)
     set_member(settings.name)
     if settings.threads:

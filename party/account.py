@@ -33,7 +33,7 @@ class Account:
     unseen: dict[str, Any] | None = None  # active party: the last comparison with rows never seen
     residual_squared: float | None = None
     residual_rows: int | None = None
-    moved_squared: float = 0.0
+    moved_squared: float | None = None  # None where it is not told
 
     def begin(self, time: str) -> None:
         """Enter that the rows are dropped."""
@@ -75,11 +75,12 @@ class Account:
             self.dual, self.dual_told = dual, told
         if phase.update.WhichOneof("rule") == "compare":
             self.unseen = _unseen(phase, report)
+        if "moved_squared" in report.figures:
+            self.moved_squared = report.figures["moved_squared"]
         if "figures" in report.left_out:
             return
         if "residual_squared" in report.figures:
             self.residual_squared, self.residual_rows = report.figures["residual_squared"], report.rows
-            self.moved_squared = report.figures["moved_squared"]
         if classes and phase.loss.WhichOneof("form") == "uncertainty":
             self.uncertainty = self._uncertainty(phase, report, classes) if told else None
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import time
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -11,30 +10,32 @@ from torch import Tensor
 from fedora_vfl.certificates.statement import request_secret
 from fedora_vfl.errors import DataError, PartyError, SettingsError
 from party import losses
-from party.assessment import Assessor
+from party.assessment import OF_FORGOTTEN, Assessor
 from party.audit import Auditor
-from party.batches import PARTS, end_of_part, part, parts_of
+from party.batches import end_of_part, part
+from party.clock import Interval
 from party.confidence import gathered
 from party.context import PartyContext
 from party.data.split import assign
-from party.exchange import TensorExchange, expect
+from party.exchange import TensorExchange, collect, expect
 from party.exchange_server import ExchangeServer
-from party.handed_request import handed_rows
-from party.kept_alignment import are_places
-from party.request import ROW_BYTES, resolve
-from party.role import FORGET, HELD_OUT, REMAINING, Role, Tell
+from party.handed_request import bits_bytes, from_bits, handed_rows
+from party.joint_round import compare, descend, embed_parts, judge
+from party.many_ids import set_of
+from party.request import resolve
+from party.role import Role, Tell
 from party.schedule import Schedule
-from party.unseen import stand
 from party.updates import JointRounds, Rule
 from party.updates.dual_messages import DualMessages
-from party.updates.rule import gradients_of
 from protos.fedora.v1.control_pb2 import Assess, Assessment, Ids, Request, Setup
 from protos.fedora.v1.exchange_pb2 import Forget, Order, Parcel
 from protos.fedora.v1.meter_pb2 import Kind
-from protos.fedora.v1.phase_pb2 import CrossEntropy, Loss, Phase, Progress, Report, Samples
+from protos.fedora.v1.phase_pb2 import Phase, Progress, Report
 
 PROGRESS_SECONDS = 1.0
-CROSS_ENTROPY = Loss(cross_entropy=CrossEntropy())
+# With so many, gradients of embeddings are computed and sent first, then those of own parameters, which nobody waits
+# for. With fewer, going back twice costs more than the others gain.
+MANY_PARAMETERS = 1 << 16
 
 
 class Active(Role):
@@ -49,12 +50,17 @@ class Active(Role):
         records, federation = self.context.records, self.context.federation
         if records.labels is None:
             raise DataError(f"{records.origin}: the active party's file has no labels")
-        split = assign(records.ids, records.split, self.context.settings.data.test_fraction, origin=records.origin)
+        ids = await asyncio.to_thread(self._by_set)  # millions of ids must not keep others waiting
         await self.open_streams()
-        held = set(self.ids)
-        ids = {one: part for one, part in zip(records.ids, split, strict=True) if one in held}
         links = [one.link for one in self.exchanges]
         return await self.alignment.arrange(links, ids, timeout=federation.deadlines.setup)
+
+    def _by_set(self) -> dict[str, str]:
+        """Return the own ids, with the set that each belongs to."""
+        records, data = self.context.records, self.context.settings.data
+        split = assign(records.ids, records.split, data.test_fraction, origin=records.origin)
+        held = set_of(self.ids)
+        return {one: part for one, part in zip(records.ids, split, strict=True) if one in held}
 
     async def open_streams(self) -> None:
         """Wait for all passive parties."""
@@ -68,28 +74,30 @@ class Active(Role):
         state = self.state
         assert state.labels is not None
         online = [one for one in self.exchanges if one.link.peer not in phase.offline]
-        told = time.monotonic()
-        kept = self.kept
+        kept, due = self.kept, Interval(PROGRESS_SECONDS)
+        learning = [one for one in rule.parameters if one.requires_grad]
+        early = sum(one.numel() for one in learning) >= MANY_PARAMETERS
         for step, rows in part(phase, drawn):
             own = [state.embed(rows, phase, step)] if state.inputs else []
+            labels = state.labels[rows].to(state.device)
             sent = await self._collect(online, phase, step, rows)
             if rule.needs_gradients:
                 for embedding in sent.values():
                     embedding.requires_grad_()
-            labels = state.labels[rows].to(state.device)
             logits: Tensor = state.networks["top"](torch.cat([*self._in_order(sent, rows), *own], dim=1))
             each = losses.per_sample(phase.loss, self._judged(phase, rows, logits), labels)
             report.loss_sum += self._finite(float(each.detach().sum()), phase, step)
             if rule.needs_gradients:
-                torch.autograd.backward(losses.reduce(phase.loss, each, report.rows))
-                await self._answer(online, phase, step, rows, sent)
+                loss = losses.reduce(phase.loss, each, report.rows)
+                await self._answer(online, phase, step, rows, _gradients(loss, sent, early=early))
+                if early:
+                    torch.autograd.backward(loss, inputs=learning)
                 rule.step()
                 self._step_again(phase, step, rows, sent, rule, report)
             report.correct += int((logits.detach().argmax(dim=1) == labels).sum())
             if phase.update.observe.record or phase.update.observe.confidence:
                 kept.append((logits.cpu(), {name: sent[name] for name in phase.update.observe.cache}))
-            if time.monotonic() - told > PROGRESS_SECONDS:
-                told = time.monotonic()
+            if due.is_over():
                 seen = sum(len(rows) for rows in drawn[: step + 1])
                 mean = report.loss_sum / seen if self.consent.tells_progress else None
                 await tell(Progress(phase=phase.number, steps=step + 1, of_steps=len(drawn), loss=mean))
@@ -97,19 +105,24 @@ class Active(Role):
             self.kept = []
             self._keep(phase, drawn, kept)
 
-    async def run_rounds(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report) -> None:
+    async def settle(self) -> None:
+        """Do nothing: what is under way here are gradients, which are the others' to wait for."""
+
+    async def run_rounds(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:
         """For every round: embeddings in, L_u and L_r at the same parameters, gradients and Ω out, own step."""
-        messages = DualMessages(self.end_of(phase, report))
+        messages, due = DualMessages(self.end_of(phase, report)), Interval(PROGRESS_SECONDS)
         if isinstance(rule, JointRounds):
-            rule.begin(len(drawn))
-        for step, rows in enumerate(drawn):
-            own = self.embed_parts(rows, phase, step) if self.state.inputs else None
+            rule.begin(len(drawn), done=phase.first_step)
+        for step, rows in part(phase, drawn):
+            own = embed_parts(self.state, rows, phase, step) if self.state.inputs else None
             sent = await self._collect(self.exchanges, phase, step, rows)
-            parts = [[one.detach() for one in parts_of(sent[peer.link.peer], phase.joint)] for peer in self.exchanges]
+            embeddings = [sent[one.link.peer] for one in self.exchanges]
             if isinstance(rule, JointRounds):
-                await self._round(phase, rule, step, rows, parts, own, messages, report)
+                await self._round(phase, rule, step, rows, embeddings, own, messages, report)
             else:
-                self._compare(phase, rows, [self._top(place, parts, own) for place in range(len(PARTS))], report)
+                compare(self.state, phase, rows, embeddings, own, report)
+            if due.is_over():
+                await tell(Progress(phase=phase.number, steps=step + 1, of_steps=len(drawn)))
 
     async def _round(
         self,
@@ -117,67 +130,24 @@ class Active(Role):
         rule: JointRounds,
         step: int,
         rows: Tensor,
-        parts: Sequence[Sequence[Tensor]],
+        embeddings: Sequence[Tensor],
         own: Sequence[Tensor] | None,
         messages: DualMessages,
         report: Report,
     ) -> None:
-        """Do one round; `parts` are the embeddings by party, each cut into D_u, D_r and held-out rows."""
-        state, joint = self.state, phase.joint
-        assert state.labels is not None
-        leaves = [[one.requires_grad_() for one in party[:HELD_OUT]] for party in parts]
-        labels = [state.labels[one].to(state.device) for one in parts_of(rows, joint)]
+        """Do one round, of which the passive parties' embeddings have come."""
         told = report.rounds.add()
-        # Gradients of L_u and of L_r: of the parties' embeddings, then of own parameters.
-        found = [[torch.zeros_like(party[place]) for party in leaves] for place in (FORGET, REMAINING)]
-        omega = 0.0
-        for place, loss in ((REMAINING, CROSS_ENTROPY), (FORGET, phase.loss)):
-            of_part = [party[place] for party in leaves]
-            if not len(labels[place]):
-                continue
-            state.networks.train(place == REMAINING)
-            logits = self._top(place, leaves, own)
-            each = losses.per_sample(loss, logits, labels[place])
-            self._finite(float(each.detach().sum()), phase, step)
-            if place == REMAINING:
-                told.loss_sum = float(each.detach().sum())
-                told.correct = int((logits.detach().argmax(dim=1) == labels[place]).sum())
-            else:
-                each = each.clamp(max=rule.ceiling)
-                told.unlearning_loss = float(each.detach().mean())
-                omega = told.omega = rule.ascend(told.unlearning_loss)
-            found[place] = gradients_of([*of_part, *rule.parameters], each.mean())
-        for place, exchange in enumerate(self.exchanges):
-            both = torch.cat([gradients[place] for gradients in found]).cpu()
-            answered = rows[: joint.forget + joint.remaining]
-            gradient = self.noise.apply(both, answered, phase.number, step, exchange.link.peer)
-            timeout = self.context.federation.deadlines.step
+        found = judge(
+            self.state, phase, rule, rows, embeddings, own, told, lambda loss: self._finite(loss, phase, step)
+        )
+        timeout = self.context.federation.deadlines.step
+        answered = rows[: phase.joint.forget + phase.joint.remaining]
+        for answer, exchange in zip(found.answers, self.exchanges, strict=True):
+            gradient = self.noise.apply(self.consent.sendable(answer), answered, phase.number, step, exchange.link.peer)
             await exchange.send(Kind.GRADIENT, phase, step, gradient, answered, timeout=timeout)
-        if joint.forget:
-            await messages.agree(omega, most=rule.most, step=step)
-        of_u, of_r = (gradients[len(self.exchanges) :] for gradients in found)
-        told.change_squared = self.round_of(rule, of_u, of_r, omega)
-
-    def _top(self, place: int, parts: Sequence[Sequence[Tensor]], own: Sequence[Tensor] | None) -> Tensor:
-        """Return the logits of one part of a round's rows."""
-        state = self.state
-        blocks = [party[place].to(state.device) for party in parts] + ([own[place]] if own else [])
-        if not len(blocks[0]):
-            return torch.zeros(0, state.classes)
-        logits: Tensor = state.networks["top"](torch.cat(blocks, dim=1))
-        return logits
-
-    def _compare(self, phase: Phase, rows: Tensor, logits: Sequence[Tensor], report: Report) -> None:
-        """Hold D_u against held-out rows, and keep what later rounds go by."""
-        state, compare, kept = self.state, phase.update.compare, self.state.memory.of("compare")
-        assert state.labels is not None
-        forget, _, held_out = (state.labels[one] for one in parts_of(rows, phase.joint))
-        gone = forget[~torch.isin(forget, state.labels[state.sets.rows[Samples.REMAINING]])]
-        found = stand(logits[0].cpu(), forget, logits[HELD_OUT].cpu(), held_out, gone, compare)
-        first: float = kept.setdefault("accuracy", found.held_out_accuracy)
-        kept["level"] = found.mean_loss
-        report.figures.update(found.figures(first, compare))
-        report.within_bounds = found.holds
+        if phase.joint.forget:
+            await messages.agree(found.omega, most=rule.most, step=step)
+        told.change_squared = descend(self.state, rule, found.g, found.gradients, found.omega)
 
     def _step_again(
         self, phase: Phase, step: int, rows: Tensor, sent: Mapping[str, Tensor], rule: Rule, report: Report
@@ -246,18 +216,17 @@ class Active(Role):
         training, timeout = self.state.order.train, self.context.federation.deadlines.setup
         rows = set(handed_rows(self.context.settings.keys, name, training))
         for exchange in self.exchanges:
-            most = ROW_BYTES * len(training)
-            told = list((await expect(exchange.link, "forget", timeout=timeout, most=most)).forget.rows)
-            if not are_places(told, len(training)):
-                raise PartyError(
-                    exchange.link.peer, "asked to forget rows that are no ascending part of those in common"
-                )
-            rows.update(told)
+            most = bits_bytes(len(training))
+            told = (await expect(exchange.link, "forget", timeout=timeout, most=most)).forget
+            named = from_bits(told.named, len(training))
+            if named is None or told.rows:
+                raise PartyError(exchange.link.peer, "asked to forget other rows than those in common")
+            rows.update(named)
         return sorted(rows)
 
     def assess(self, assess: Assess) -> Assessment:
         """Turn the predictions recorded since the last time into figures."""
-        state, assessor = self.state, Assessor(self.state)
+        state, assessor = self.state, Assessor(self.state, smallest_group=self.consent.smallest_group)
         if assess.audit == Assess.FIGURES:
             return self._audited(assess.model)
         recorded, state.recorded = state.recorded, {}
@@ -269,7 +238,10 @@ class Active(Role):
         figures = {**assessor.figures(recorded), **fitted}
         kept_back = {name: self.consent.keeps_back(name, assessor.about(name, recorded)) for name in figures}
         left_out = {name: reason for name, reason in kept_back.items() if reason}
-        told = state.figures[assess.model] = {name: one for name, one in figures.items() if name not in left_out}
+        if (reason := left_out.get("forget_accuracy")) and state.truth is None:
+            left_out |= {name: reason for name in OF_FORGOTTEN if name not in figures}
+        told = {name: self.consent.rounded(one) for name, one in figures.items() if name not in left_out}
+        state.figures[assess.model] = told
         return Assessment(figures=told, left_out=left_out)
 
     def _audited(self, model: str) -> Assessment:
@@ -279,9 +251,9 @@ class Active(Role):
         figures = auditor.figures(model) if state.truth is None else {}
         # Distances are to other models, so that of these too nothing else may be told.
         silence = next((one.silence for one in state.audit.shown.values() if one.silence), "")
-        kept_back = {name: silence or self.consent.keeps_back(name, auditor.about(name)) for name in figures}
+        kept_back = {name: silence or self.consent.keeps_back(name, auditor.about(name, model)) for name in figures}
         left_out = {name: reason for name, reason in kept_back.items() if reason}
-        told = {name: one for name, one in figures.items() if name not in left_out}
+        told = {name: self.consent.rounded(one) for name, one in figures.items() if name not in left_out}
         state.figures[model] = state.figures.get(model, {}) | told
         return Assessment(figures=told, left_out=left_out)
 
@@ -290,25 +262,22 @@ class Active(Role):
     ) -> dict[str, Tensor]:
         """Return every passive party's embedding of one batch."""
         timeout = self.context.federation.deadlines.step
-        due = (one.receive(Kind.EMBEDDING, phase, step, rows, timeout=timeout) for one in online)
-        sent = dict(zip((one.link.peer for one in online), await asyncio.gather(*due), strict=True))
-        for party, embedding in sent.items():
-            self.consent.embedding(embedding, phase, sender=party)
-        return sent
+        sent = await collect(online, Kind.EMBEDDING, phase, step, rows, timeout=timeout)
+        return {party: self.consent.embedding(one, phase, sender=party) for party, one in sent.items()}
 
     async def _answer(
-        self, online: Sequence[TensorExchange], phase: Phase, step: int, rows: Tensor, sent: Mapping[str, Tensor]
+        self, online: Sequence[TensorExchange], phase: Phase, step: int, rows: Tensor, gradients: Mapping[str, Tensor]
     ) -> None:
         """Send every passive party ∂L/∂h_i of one batch."""
         timeout = self.context.federation.deadlines.step
         for exchange in online:
             party = exchange.link.peer
-            gradient = self.noise.apply(_gradient(sent[party]), rows, phase.number, step, party)
+            gradient = self.noise.apply(self.consent.sendable(gradients[party]), rows, phase.number, step, party)
             await exchange.send(Kind.GRADIENT, phase, step, gradient, rows, timeout=timeout)
 
     def _finite(self, loss: float, phase: Phase, step: int) -> float:
         """Pass a loss on, unless there is nothing to learn from it."""
-        if not math.isfinite(loss):
+        if not math.isfinite(loss) and self.consent.may_fail:
             where = f"step {step} of {phase.name} round {phase.round}"
             reason = f"found a loss that is not finite at {where}: a lower learning rate may help"
             raise PartyError(self.context.settings.name, reason)
@@ -319,6 +288,11 @@ class Active(Role):
         self._exchange_server.end(self.job.job, self.attempt)
 
 
-def _gradient(embedding: Tensor) -> Tensor:
-    assert embedding.grad is not None
-    return embedding.grad
+def _gradients(loss: Tensor, sent: Mapping[str, Tensor], *, early: bool) -> dict[str, Tensor]:
+    """Return ∂L/∂h_i for every party's embedding; unless `early`, also compute those of own parameters."""
+    if early and sent:
+        found = torch.autograd.grad(loss, list(sent.values()), retain_graph=True)
+        return dict(zip(sent, found, strict=True))
+    if not early:
+        torch.autograd.backward(loss)
+    return {name: one.grad for name, one in sent.items() if one.grad is not None}

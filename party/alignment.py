@@ -9,6 +9,8 @@ from pathlib import Path
 from fedora_vfl.errors import DataError, PartyError
 from fedora_vfl.plugins import Registry
 from party.exchange import ExchangeLink, expect
+from party.many_ids import in_order
+from party.masked_before import MaskedBefore
 from protos.fedora.v1.control_pb2 import Aligned
 from protos.fedora.v1.exchange_pb2 import Offer, Order, Parcel
 from protos.fedora.v1.failure_pb2 import Failure
@@ -27,6 +29,8 @@ class Terms:
     padding: int | None = None  # the step up to which the party rounds the number of its ids, where it does
     public_keys: Mapping[str, str] = field(default_factory=dict)  # signing keys of members, where they are known
     tell: Callable[[int, int], Awaitable[None]] | None = None  # is handed how much is done, and of how much
+    agree: Callable[[], None] | None = None  # is asked before ids are masked, and may refuse
+    before: MaskedBefore | None = None  # what this process has masked in earlier attempts at the same
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -75,7 +79,7 @@ ALIGNMENTS: Registry[type[Alignment]] = Registry("alignment")
 
 def arranged(common: set[str], ids: dict[str, str]) -> Order:
     """Sort the common ids, so that the result does not depend on anybody's file, and cut them into sets."""
-    chosen = sorted(common)
+    chosen = in_order(common)
     sets = ("train", "validation", "test", "probe")
     order = Order(**{name: [one for one in chosen if ids[one] == name] for name in sets})
     for name in ("train", "test"):

@@ -16,12 +16,25 @@ from party.state import PartyState, Recorded
 from protos.fedora.v1.control_pb2 import Assess
 from protos.fedora.v1.phase_pb2 import Samples
 
+# Figures of rows to forget that there are only if others of their classes are held out: what is kept back must not tell
+# whether there are.
+OF_FORGOTTEN = (
+    "held_out_loss",
+    "unseen_accuracy",
+    "forget_minus_unseen_accuracy",
+    "mia_asr",
+    "mia_auc",
+    "mia_tpr_at_1_fpr",
+    "mia_tpr_at_1_fpr_reversed",
+)
+
 
 class Assessor:
     """Turns recorded predictions into figures; the attack, fitted only once, is part of the party's state."""
 
-    def __init__(self, state: PartyState) -> None:
-        self._state = state
+    def __init__(self, state: PartyState, *, smallest_group: int = 0) -> None:
+        """`smallest_group` is the fewest rows that a figure may be about."""
+        self._state, self._smallest_group = state, smallest_group
 
     def fit_attack(self, recorded: Recorded) -> dict[str, float]:
         """Fit the paper's attack to the original model's predictions of remaining and held-out rows."""
@@ -90,7 +103,7 @@ class Assessor:
             case "remaining_accuracy":
                 return [rows[Samples.REMAINING]]
             case "attack_on_remaining":
-                return [rows[Samples.REMAINING], rows[Samples.TEST]]
+                return [rows[Samples.REMAINING], *(rows[Samples.TEST][half] for half in self._halves(recorded))]
             case "backdoor_asr":
                 return [rows[Samples.PROBE]]
             case "all_classes_accuracy":
@@ -106,7 +119,10 @@ class Assessor:
                     return [rows[Samples.FORGET]]
                 # Rows of the same classes are held against those to forget, and so tell which classes these are.
                 forget, test = (self._predictions(recorded, which) for which in (Samples.FORGET, Samples.TEST))
-                return [rows[Samples.FORGET], self._of_test(recorded, torch.isin(test.classes, forget.classes))]
+                alike = torch.isin(test.classes, forget.classes)
+                if figure == "mia_asr":  # the other half has fitted the attack
+                    alike &= self._halves(recorded)[1]
+                return [rows[Samples.FORGET], self._of_test(recorded, alike)]
 
     @staticmethod
     def _of_test(recorded: Recorded, chosen: Tensor) -> Tensor:
@@ -190,13 +206,24 @@ class Assessor:
     def _held_out(self, recorded: Recorded) -> tuple[Predictions, Predictions]:
         """Cut the test rows in two, row by row: one half to fit an attack, the other to try it."""
         test = self._predictions(recorded, Samples.TEST)
-        odd = torch.arange(len(test.classes)) % 2 == 1
-        return test.of(odd), test.of(~odd)
+        for_fit, for_test = self._halves(recorded)
+        return test.of(for_fit), test.of(for_test)
+
+    @staticmethod
+    def _halves(recorded: Recorded) -> tuple[Tensor, Tensor]:
+        """Return which of the test rows an attack is fitted to, and which it is tried on."""
+        odd = torch.arange(len(recorded[Samples.TEST][0])) % 2 == 1
+        return odd, ~odd
 
     def _forgotten_classes(self) -> Tensor:
-        """Return the classes of which no training row remains."""
+        """Return the classes of which no training row remains.
+
+        Of few rows to forget it is not told that they were the last of a class: they would have its label.
+        """
         sets, labels = self._state.sets.rows, self._state.labels
         assert labels is not None
+        if len(sets[Samples.FORGET]) < self._smallest_group:
+            return labels[:0]
         gone, kept = torch.unique(labels[sets[Samples.FORGET]]), labels[sets[Samples.REMAINING]]
         only_gone: Tensor = gone[~torch.isin(gone, kept)]
         return only_gone

@@ -100,16 +100,22 @@ class Auditor:
             found["audit_ks_to_retrains"] = sum(distances) / len(distances)
         return found
 
-    def about(self, figure: str) -> list[Tensor]:
-        """Return the groups of rows that a figure is about."""
+    def about(self, figure: str, model: str) -> list[Tensor]:
+        """Return the groups of rows that a figure of a model is about.
+
+        Rows that every reference has learned from are in no figure. Whoever chooses references chooses them thereby:
+        beside a figure of the whole group, one without a single row would tell of that row.
+        """
         rows = self._notes.rows
         if figure == "audit_ks_to_retrains":
             return [rows[FORGET]]
         group = REMAINING if "_remaining_" in figure else FORGET
-        unseen = rows[UNSEEN][self._alike(group)]
-        if "vulnerable" in figure:
-            return [rows[group][self._vulnerable(group)], unseen]
-        return [rows[group], unseen]
+        without = self._without(model, group)
+        judged, unseen_judged = (
+            self._outside(which, without, beside=beside).any(dim=0) for which, beside in ((group, ""), (UNSEEN, group))
+        )
+        chosen = self._vulnerable(group) if "vulnerable" in figure else judged
+        return [rows[group][chosen], rows[UNSEEN][self._alike(group) & unseen_judged]]
 
     def _of_group(self, model: str, group: str) -> dict[str, float]:
         """Return how well attacks with reference models find a group's rows among unseen ones of the same classes."""

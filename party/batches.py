@@ -82,7 +82,10 @@ def draw(sets: SampleSets, over: Samples, plan: Plan, ids: Sequence[str] = ()) -
 
 
 def draw_joint(sets: SampleSets, joint: Joint, seed: int) -> list[torch.Tensor]:
-    """Draw the rows of every round of a joint phase, anew in each: of D_u, of D_r, then held-out ones."""
+    """Draw the rows of every round of a joint phase: of D_u, of D_r, then held-out ones.
+
+    No row comes again before all others of its set have come that fill a round.
+    """
     if joint.held_out and joint.held_out_set not in (Samples.VALIDATION, Samples.TEST):
         raise PartyError("coordinator", "asked for held-out rows of a set that is not held out")
     wanted = (
@@ -96,14 +99,16 @@ def draw_joint(sets: SampleSets, joint: Joint, seed: int) -> list[torch.Tensor]:
                 "coordinator", f"asked for {count} rows of a set that has fewer, in every round of a phase"
             )
     return [
-        torch.cat([_some(sets.rows[which], count, derive(seed, which, k)) for which, count in wanted if count])
+        torch.cat([_of_round(k, sets.rows[which], count, (seed, which)) for which, count in wanted if count])
         for k in range(joint.rounds)
     ]
 
 
-def _some(rows: torch.Tensor, count: int, seed: int) -> torch.Tensor:
-    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
-    return rows[order[:count]]
+def _of_round(k: int, rows: torch.Tensor, count: int, seed: tuple[int, int]) -> torch.Tensor:
+    """Return a round's rows of a set that is gone through again and again, each time in another order."""
+    times, place = divmod(k, len(rows) // count)
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(derive(*seed, times)))
+    return rows[order[place * count : (place + 1) * count]]
 
 
 def parts_of(rows: torch.Tensor, joint: Joint) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedora_vfl.errors import DataError
+from fedora_vfl.errors import DataError, StorageError, unwritten
 from fedora_vfl.storage import create_privately
 
 BUDGET_FILE = "budget.sqlite"
@@ -26,15 +26,26 @@ PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
 CREATE TABLE IF NOT EXISTS people (number INTEGER PRIMARY KEY, tag BLOB UNIQUE NOT NULL);
 CREATE TABLE IF NOT EXISTS jobs (day INTEGER NOT NULL, job TEXT UNIQUE NOT NULL);
+CREATE TABLE IF NOT EXISTS starts (day INTEGER PRIMARY KEY, count INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS alignments (day INTEGER PRIMARY KEY, count INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS releases (day INTEGER PRIMARY KEY, counts BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS models (name TEXT PRIMARY KEY, operator TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS groups (
     digest BLOB PRIMARY KEY, day INTEGER NOT NULL, size INTEGER NOT NULL, members BLOB NOT NULL
 );
+CREATE TABLE IF NOT EXISTS learned (
+    start TEXT NOT NULL, digest BLOB NOT NULL, day INTEGER NOT NULL, members BLOB NOT NULL, PRIMARY KEY (start, digest)
+);
 CREATE INDEX IF NOT EXISTS groups_by_size ON groups (size);
 """
-# What files of earlier releases lack: the day on which a group was last told of, and why nothing is told of a model.
-_ADDED = {"groups": ("told", "INTEGER NOT NULL DEFAULT 0"), "models": ("silent", "TEXT NOT NULL DEFAULT ''")}
+_MENDABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
+# What files of earlier releases lack: the day on which a group was last told of; why nothing is told of a model, and
+# which fresh parameters it goes back to.
+_ADDED = (
+    ("groups", "told", "INTEGER NOT NULL DEFAULT 0"),
+    ("models", "silent", "TEXT NOT NULL DEFAULT ''"),
+    ("models", "start", "TEXT NOT NULL DEFAULT ''"),
+)
 
 
 class Budget:
@@ -48,7 +59,7 @@ class Budget:
             create_privately(path, b"")
             self._file = sqlite3.connect(path, isolation_level=None)
             self._file.executescript(_TABLES)
-            for table, (column, kind) in _ADDED.items():
+            for table, column, kind in _ADDED:
                 if column not in {found[1] for found in self._file.execute(f"PRAGMA table_info({table})")}:
                     self._file.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
         except (OSError, sqlite3.Error) as error:
@@ -75,6 +86,26 @@ class Budget:
         (count,) = self._file.execute("SELECT count(*) FROM jobs").fetchone()
         return int(count)
 
+    def enter_start(self) -> int:
+        """Count a model with fresh parameters; return how many there were today, with this one."""
+        day = self._day
+        with self._writing():
+            self._file.execute("DELETE FROM starts WHERE day < ?", (day,))
+            begun = "INSERT INTO starts VALUES (?, 1) ON CONFLICT (day) DO UPDATE SET count = count + 1"
+            self._file.execute(begun, (day,))
+        (count,) = self._file.execute("SELECT count FROM starts WHERE day = ?", (day,)).fetchone()
+        return int(count)
+
+    def enter_alignment(self) -> int:
+        """Count an alignment in which ids are masked; return how many were begun today, with this one."""
+        day = self._day
+        with self._writing():
+            self._file.execute("INSERT OR IGNORE INTO alignments VALUES (?, 0)", (day,))
+            self._file.execute("UPDATE alignments SET count = count + 1 WHERE day = ?", (day,))
+            self._file.execute("DELETE FROM alignments WHERE day < ?", (day,))
+        (count,) = self._file.execute("SELECT count FROM alignments WHERE day = ?", (day,)).fetchone()
+        return int(count)
+
     def release(self, rows: Numbers, *, most: int) -> bool:
         """Count a release of some rows, unless one of them has been released so often today; say whether it may be."""
         day, length = self._day, int(rows.max(initial=0)) + 1
@@ -89,11 +120,30 @@ class Budget:
             self._file.execute("INSERT OR REPLACE INTO releases VALUES (?, ?)", (day, counts.tobytes()))
         return True
 
-    def own(self, model: str, operator: str, *, silent: str = "") -> None:
-        """Remember whose job has saved a model and, if nothing may be told of it, why."""
+    def own(self, model: str, operator: str, *, silent: str = "", start: str = "") -> None:
+        """Remember whose job has saved a model, what it began with and, if nothing may be told of it, why."""
+        entry = (model, operator, silent, start)
         with self._writing():
-            entry = (model, operator, silent)
-            self._file.execute("INSERT OR REPLACE INTO models (name, operator, silent) VALUES (?, ?, ?)", entry)
+            self._file.execute(
+                "INSERT OR REPLACE INTO models (name, operator, silent, start) VALUES (?, ?, ?, ?)", entry
+            )
+
+    def start(self, model: str) -> str:
+        """Return which fresh parameters a saved model goes back to; where that is not known, the model is a start."""
+        found = self._file.execute("SELECT start FROM models WHERE name = ?", (model,)).fetchone()
+        return str(found[0]) if found and found[0] else f"model {model}"
+
+    def learns(self, start: str, rows: Numbers, *, smallest: int) -> bool:
+        """Tell whether a model of the same start has learned from a few rows more or less; if not, note these."""
+        packed, day = packed_rows(rows), self._day
+        others = self._file.execute("SELECT members FROM learned WHERE start = ?", (start,))
+        if any(0 < difference(packed, np.frombuffer(other, np.uint8)) < smallest for (other,) in others):
+            return True  # nothing will be told of it
+        entry = (start, hashlib.sha256(packed.tobytes()).digest(), day, packed.tobytes())
+        with self._writing():
+            self._file.execute("DELETE FROM learned WHERE day < ?", (day - REMEMBERED_DAYS,))
+            self._file.execute("INSERT OR REPLACE INTO learned VALUES (?, ?, ?, ?)", entry)
+        return False
 
     def silent(self, model: str) -> str:
         """Return why nothing may be told of a saved model; an empty text if something may."""
@@ -153,8 +203,12 @@ class Budget:
         except sqlite3.Error as error:
             raise self._unkept(error) from None
 
-    def _unkept(self, error: Exception) -> DataError:
-        return DataError(f"{self._path}: what this party has given so far cannot be kept there: {error}")
+    def _unkept(self, error: OSError | sqlite3.Error) -> DataError:
+        said = f"{self._path}: what this party has given so far cannot be kept there: {error}"
+        if isinstance(error, OSError):
+            return unwritten(error, said)
+        mendable = getattr(error, "sqlite_errorcode", 0) & 0xFF in _MENDABLE
+        return StorageError(said) if mendable else DataError(said)
 
     def close(self) -> None:
         """Let go of the file."""

@@ -9,6 +9,20 @@ from typing import NamedTuple
 COMPUTING, WAITING, SENDING = ACTIVITIES = ("computing", "waiting", "sending")
 
 
+class Interval:
+    """Tells when so many seconds have passed since it last did."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._last = seconds, time.monotonic()
+
+    def is_over(self) -> bool:
+        """Tell whether it is time, and if so begin the next interval."""
+        if time.monotonic() - self._last <= self._seconds:
+            return False
+        self._last = time.monotonic()
+        return True
+
+
 class Spent(NamedTuple):
     """Seconds by what they went into."""
 
@@ -82,6 +96,7 @@ class Clock:
         """Add the time since the last look to what it was spent on."""
         if self._phase is not None:
             now = self._now()
-            activity = next((one for one, count in self._under_way.items() if count), COMPUTING)
+            under_way = self._under_way
+            activity = SENDING if under_way[SENDING] else WAITING if under_way[WAITING] else COMPUTING
             self._seconds[self._phase, activity] += now - self._since
             self._since = now

@@ -15,10 +15,10 @@ from torch import Tensor
 from fedora_vfl.sampling.seeds import derive
 from fedora_vfl.wire.choice import Encodings, Way
 from fedora_vfl.wire.encodings import TensorEncoding
-from protos.fedora.v1.meter_pb2 import Kind
+from protos.fedora.v1.meter_pb2 import EMBEDDING, GRADIENT, Kind
 from protos.fedora.v1.phase_pb2 import Phase
 
-_PURPOSES = {Kind.EMBEDDING: "embedding", Kind.GRADIENT: "gradient"}
+_PURPOSES = {EMBEDDING: "embedding", GRADIENT: "gradient"}
 
 
 @dataclass
@@ -89,11 +89,12 @@ class Codec:
         """Return the bytes of the float32 tensor of one batch, whose rows have these numbers."""
         way = self.way(kind, phase)
         encoding = _object(self._own, way.encoding)
-        encoding.draw_from(self._seed(kind, phase, step) if way.random else None)
+        if way.draws:
+            encoding.draw_from(self._seed(kind, phase, step) if way.random else None)
         if not way.feedback:
             return encoding.encode(tensor)
         width = tensor.shape[1]
-        if kind == Kind.EMBEDDING:
+        if kind == EMBEDDING:
             known = self._known(rows, width)
             data = encoding.encode(tensor - known)
             self.memory.embeddings[rows] = known + self._arriving(way, data, rows, width)
@@ -106,14 +107,18 @@ class Codec:
     def decode(
         self, kind: Kind, phase: Phase, data: memoryview, rows: Tensor, width: int, check: Callable[[Tensor], None]
     ) -> Tensor:
-        """Return the float32 tensor of one batch, in memory of its own, unless `check` refuses it.
+        """Return the float32 tensor of one batch, unless `check` refuses it.
+
+        A gradient is in memory of its own. An embedding may lie in the message: the active party computes with all
+        parties' embeddings side by side, in one matrix, and so copies it there.
 
         Raises ValueError for bytes that the encoding cannot have made.
         """
         way = self.way(kind, phase)
-        values = _object(self._own, way.encoding).decode(data, len(rows), width)
+        encoding = _object(self._own, way.encoding)
+        values = (encoding.view if kind == EMBEDDING else encoding.decode)(data, rows.shape[0], width)
         check(values)
-        if way.feedback and kind == Kind.EMBEDDING:
+        if way.feedback and kind == EMBEDDING:
             values = self._known(rows, width) + values
             check(values)
             self.memory.embeddings[rows] = values
@@ -139,9 +144,10 @@ class Codec:
 
 
 def _object(objects: dict[type[TensorEncoding], TensorEncoding], encoding: type[TensorEncoding]) -> TensorEncoding:
-    if encoding not in objects:
-        objects[encoding] = encoding()
-    return objects[encoding]
+    found = objects.get(encoding)
+    if found is None:
+        found = objects[encoding] = encoding()
+    return found
 
 
 def _holding(kept: Tensor, rows: Tensor, width: int) -> Tensor:

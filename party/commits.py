@@ -25,6 +25,8 @@ from party.tensor_files import flatten, read_tensors, restore, write_tensors
 
 COMMIT_FORMAT = "fedora-commit-1"
 KEPT = 2  # commits that all parties are known to have
+# Commits that all parties are not known to have. A coordinator that keeps the rules says so with its next request.
+MOST_UNCONFIRMED = 32
 _NAME = re.compile(r"(\d{8})\.safetensors")
 _ORDER = "order-{}.json"
 
@@ -36,30 +38,42 @@ def obsolete(held: Iterable[int], *, confirmed: int) -> list[int]:
     return sorted(one for one in held if one <= confirmed)[:-KEPT]
 
 
+def _names_in(folder: Path) -> list[str]:
+    """Return what is in a folder; nothing if it is not there, or is gone meanwhile."""
+    try:
+        return [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return []
+
+
 class Commits:
     """The commits of one party, by job."""
 
     def __init__(self, keys: Path) -> None:
         """They are kept in a party's folder of keys."""
         self._folder = keys / "commits"
+        self._known: dict[str, JobCommits] = {}
 
     def jobs(self) -> list[str]:
         """Return the jobs of which there are commits."""
-        if not self._folder.is_dir():
-            return []
-        return sorted(path.name for path in self._folder.iterdir() if is_job_id(path.name))
+        return sorted(name for name in _names_in(self._folder) if is_job_id(name))
 
     def of(self, job: str) -> "JobCommits":
         """Return the commits of one job."""
         if not is_job_id(job):
             raise PartyError(COORDINATOR, f"named the job {job!r}, which is not a name for a file")
-        return JobCommits(self._folder / job)
+        return self._known.setdefault(job, JobCommits(self._folder / job))
+
+    def erase(self, job: str) -> None:
+        """Erase the commits of one job."""
+        self.of(job).erase()
+        del self._known[job]
 
     def erase_all_but(self, jobs: Iterable[str]) -> None:
         """Erase the commits of all jobs but some."""
         for job in set(self.jobs()) - set(jobs):
             log.info("erases the commits of a job that has ended")
-            self.of(job).erase()
+            self.erase(job)
 
 
 class JobCommits:
@@ -67,6 +81,7 @@ class JobCommits:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._order = ""  # the digest of the ids that this object has written
 
     def write(self, number: int, content: dict[str, Any], *, confirmed: int) -> None:
         """Make a commit last; earlier ones go, but for two that all parties have.
@@ -76,15 +91,17 @@ class JobCommits:
             content: Tensors and plain values, in dicts and lists; the party's state is under `state`.
             confirmed: The last commit that all parties are known to have.
         """
+        if sum(one > confirmed for one in self.numbers()) >= MOST_UNCONFIRMED:
+            raise PartyError(COORDINATOR, f"has confirmed none of the last {MOST_UNCONFIRMED} commits")
         reached("commit.before")
         make_private_folder(self._folder)
         state = dict(content["state"])
-        # Ids are many and never change: they are written once.
+        # Ids are many and never change: they are written once by each process, as a disk may have changed a byte.
         order = json.dumps({name: state["order"][name] for name in SETS})
         state["order"] = digest = hashlib.sha256(order.encode()).hexdigest()
-        kept = self._folder / _ORDER.format(digest[:16])
-        if not kept.exists():
-            write_atomically(kept, order, mode=0o600)
+        if digest != self._order:
+            write_atomically(self._folder / _ORDER.format(digest[:16]), order, mode=0o600)
+            self._order = digest
         tensors: dict[str, Tensor] = {}
         # Two names may stand for one tensor, which safetensors refuses.
         flat = flatten(copied({**content, "state": state}), tensors)
@@ -116,24 +133,31 @@ class JobCommits:
                 found.append(number)
             except DataError as error:
                 log.warning("a commit is not used: %s", error)
+                self._order = ""  # the file of ids may be what is damaged
         return found
 
     def numbers(self) -> list[int]:
         """Return the numbers of all commits, ascending."""
-        if not self._folder.is_dir():
-            return []
-        names = (_NAME.fullmatch(path.name) for path in self._folder.iterdir())
+        names = map(_NAME.fullmatch, _names_in(self._folder))
         return sorted(int(name[1]) for name in names if name)
 
     def erase_after(self, number: int) -> None:
         """Erase later commits: what comes after this one is done again."""
         self._remove(one for one in self.numbers() if one > number)
+        # One that came back after a loss of power would pass for the commit of another attempt.
+        if self._folder.is_dir():
+            synchronise(self._folder)
 
     def erase(self) -> None:
         """Erase all."""
         shutil.rmtree(self._folder, ignore_errors=True)
-        if self._folder.parent.is_dir():
+        self._order = ""
+        try:
             synchronise(self._folder.parent)
+        except FileNotFoundError:
+            return  # there were none
+        except OSError as error:
+            log.warning("%s: may come back after a loss of power: %s", self._folder, error.strerror)
 
     def _remove(self, numbers: Iterable[int]) -> None:
         for number in numbers:

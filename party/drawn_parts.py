@@ -12,7 +12,7 @@ from party.budget import Numbers, difference, packed_rows
 
 # Parts so many bits apart from all that resemble them are not found by trying seeds, however many are tried.
 SAFE_BITS = 128.0
-MOST_BYTES = 64 * 1024 * 1024  # of parts that are remembered
+MOST_BYTES = 64 * 1024 * 1024  # of parts that are remembered: 2000 phases over a quarter of a million rows
 
 
 @dataclass
@@ -21,6 +21,10 @@ class Told:
 
     parts: "DrawnParts"
     levels: set[tuple[Any, ...]] = field(default_factory=set)  # of L_u that were asked about
+    phases: int = 0  # that were begun, those done again included
+    job: tuple[Any, ...] = ()  # what the job is, which no attempt changes
+    ended: bool = False  # whether it was dismissed
+    saved: set[str] = field(default_factory=set)  # names of models
 
 
 class DrawnParts:
@@ -35,7 +39,7 @@ class DrawnParts:
         """Tell whether norms about a part of so many rows may be told, and remember it if so."""
         if self.resembles(rows):
             return False
-        if _bits_apart(of, len(rows), self._smallest) < SAFE_BITS:
+        if not far_apart(of, len(rows), self._smallest):
             packed = packed_rows(rows)
             if self._bytes + packed.nbytes > MOST_BYTES:
                 return False
@@ -58,6 +62,11 @@ class DrawnParts:
         """Tell whether a part that was told of differs from these rows by a few."""
         packed = packed_rows(rows)
         return any(0 < difference(packed, other) < self._smallest for other in self._told)
+
+
+def far_apart(of: int, rows: int, smallest: int) -> bool:
+    """Tell whether parts of a size are so many that no two that resemble each other are ever found."""
+    return _bits_apart(of, rows, smallest) >= SAFE_BITS
 
 
 def _bits_apart(of: int, rows: int, smallest: int) -> float:

@@ -7,7 +7,7 @@ not come back in another file, or in the same file under another name.
 import hmac
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -17,7 +17,7 @@ from typing import Annotated
 from pydantic import Field
 
 from fedora_vfl.certificates.attestation import Digest, JobId, Record, Time
-from fedora_vfl.errors import DataError, FedoraError, SettingsError
+from fedora_vfl.errors import DataError, FedoraError, SettingsError, unwritten
 from fedora_vfl.settings.files import check
 from fedora_vfl.signing import canonical, parse_canonical
 from fedora_vfl.storage import create_privately, held, write_atomically
@@ -93,16 +93,20 @@ def read_list(keys: Path) -> DropList:
     path, secret = keys / LIST_FILE, keys / KEY_FILE
     try:
         if _is_new(path, secret):
+            # The list first: an empty one without a key, as a process may leave it that ends in between, is new too.
+            create_privately(path, _canonical(nothing_dropped()))
             create_privately(secret, secrets.token_hex(KEY_BYTES).encode())
-            _write(keys, DropList(_key(secret)))
         return _parsed(_key(secret), path)
     except OSError as error:
-        raise DataError(f"{path}: the list of dropped rows cannot be read or made: {error.strerror}") from None
+        said = f"{path}: the list of dropped rows cannot be read or made: {error.strerror}"
+        raise unwritten(error, said) from None
 
 
 def _is_new(path: Path, secret: Path) -> bool:
     """Tell whether there has never been a list; one without its key, and a key without its list, are an error."""
     if path.exists() and not secret.exists():
+        if path.read_bytes() == _canonical(nothing_dropped()):
+            return True
         raise DataError(f"{path}: its key {secret} is missing: bring it back, as without it the list says nothing")
     if secret.exists() and not path.exists():
         lost = "the list of dropped rows is missing, and rows on it would be trained on again: bring it back"
@@ -136,6 +140,13 @@ def readmit(keys: Path, one: str, *, reason: str) -> DropList:
         return _write(keys, replace(dropped, requests=tuple(kept), readmitted=tuple(taken)))
 
 
+def remove_lock(keys: Path) -> None:
+    """Remove the lock that a process has left which was killed while it changed the list."""
+    if (keys / LOCK_FILE).exists():
+        with suppress(BlockingIOError), held(keys / LOCK_FILE, wait=False):
+            pass
+
+
 def bring_list(earlier: Path, keys: Path) -> None:
     """Copy the list of one folder of keys, if it has one, into another that has none."""
     try:
@@ -153,13 +164,18 @@ def _changing(keys: Path) -> Iterator[DropList]:
         with held(keys / LOCK_FILE, wait=True):
             yield read_list(keys)
     except OSError as error:
-        raise DataError(f"{keys / LIST_FILE}: the list of dropped rows cannot be kept: {error.strerror}") from None
+        said = f"{keys / LIST_FILE}: the list of dropped rows cannot be kept: {error.strerror}"
+        raise unwritten(error, said) from None
 
 
 def _write(keys: Path, dropped: DropList) -> DropList:
-    content = _Content(requests=list(dropped.requests), readmitted=list(dropped.readmitted))
-    write_atomically(keys / LIST_FILE, canonical(content.model_dump()), mode=0o600)
+    write_atomically(keys / LIST_FILE, _canonical(dropped), mode=0o600)
     return dropped
+
+
+def _canonical(dropped: DropList) -> bytes:
+    content = _Content(requests=list(dropped.requests), readmitted=list(dropped.readmitted))
+    return canonical(content.model_dump())
 
 
 def _parsed(key: bytes, path: Path) -> DropList:

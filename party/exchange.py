@@ -1,21 +1,24 @@
 """The stream between a passive and the active party: embeddings one way, gradients the other, every one checked."""
 
+import asyncio
 import hashlib
 import time
+from collections.abc import Sequence
+from functools import partial
 
 from torch import Tensor
 
 from fedora_vfl.errors import FedoraError, PartyError, TooLargeError, from_failure
 from fedora_vfl.wire.choice import Encodings
-from fedora_vfl.wire.link import CALLER, Link
+from fedora_vfl.wire.link import CALLER, Link, one_arrived
 from fedora_vfl.wire.protocol import COORDINATOR
-from fedora_vfl.wire.tensors import TensorParcel, agreed_in
-from party.clock import SENDING, WAITING, Clock
+from fedora_vfl.wire.tensors import Due, TensorParcel, agreed_in, unpack
+from party.clock import SENDING, WAITING, Clock, Spending
 from party.codec import Codec, LinkMemory
 from protos.fedora.v1.control_pb2 import Setup
 from protos.fedora.v1.exchange_pb2 import Parcel
 from protos.fedora.v1.failure_pb2 import Failure
-from protos.fedora.v1.meter_pb2 import Kind
+from protos.fedora.v1.meter_pb2 import EMBEDDING, GRADIENT, Kind
 from protos.fedora.v1.phase_pb2 import Phase
 
 ExchangeLink = Link[Parcel | TensorParcel, Parcel | TensorParcel]
@@ -25,7 +28,7 @@ FRAME_BYTES = 16 * 1024  # a parcel without its values or ids, or one that says 
 # would fall on the receiver.
 LARGEST_VALUE = 1e9
 
-_NOUNS = {Kind.EMBEDDING: "an embedding", Kind.GRADIENT: "a gradient"}
+_NOUNS = {EMBEDDING: "an embedding", GRADIENT: "a gradient"}
 
 
 async def expect(
@@ -74,33 +77,48 @@ class TensorExchange:
         with self._clock.spend(SENDING):
             data = self._codec.encode(kind, phase, step, tensor.detach(), rows)
             encoding = self._codec.way(kind, phase).encoding
-            agreed = self.agreed if kind == Kind.EMBEDDING and step == 0 else 0
-            parcel = TensorParcel(kind, phase.number, step, encoding, len(tensor), self.width, data, agreed)
+            agreed = self.agreed if step == 0 and kind == EMBEDDING else 0
+            parcel = TensorParcel(kind, phase.number, step, encoding, tensor.shape[0], self.width, data, agreed)
             await self.link.post(parcel, timeout=timeout)
 
     async def receive(self, kind: Kind, phase: Phase, step: int, rows: Tensor, *, timeout: float) -> Tensor:
         """Return the float32 tensor of one batch; anything but the one that is due is an error naming the sender."""
-        encoding, count = self._codec.way(kind, phase).encoding, len(rows)
-        size = encoding.nbytes(count, self.width)
-        with self._clock.spend(WAITING):
-            most = FRAME_BYTES + size
-            try:
-                parcel = await self.link.receive(timeout=timeout, most=most)
-            except TooLargeError as error:
-                self._check_agreed(kind, phase, agreed_in(error.head) or self.agreed)
-                raise
+        self.expect(kind, phase, rows)
+        if not self.link.has_arrived:
+            with self.waiting():
+                await one_arrived([self.link], timeout)
+        return self.arrived(kind, phase, step, rows)
+
+    def waiting(self) -> Spending:
+        """Book the time inside as spent on waiting."""
+        return self._clock.spend(WAITING)
+
+    def expect(self, kind: Kind, phase: Phase, rows: Tensor) -> None:
+        """Say that the tensor of one batch is due, so that as many bytes may come."""
+        self.link.expect(self._most(kind, phase, rows))
+
+    def _most(self, kind: Kind, phase: Phase, rows: Tensor) -> int:
+        return FRAME_BYTES + self._codec.way(kind, phase).encoding.nbytes(rows.shape[0], self.width)
+
+    def arrived(self, kind: Kind, phase: Phase, step: int, rows: Tensor) -> Tensor:
+        """Return the tensor of one batch, which has arrived, once it is checked."""
+        encoding, count = self._codec.way(kind, phase).encoding, rows.shape[0]
+        due = Due.of(kind, phase.number, step, encoding, count, self.width)
+        try:
+            # A gradient may come when its receiver is in the next phase already.
+            booked = (phase.name, phase.round)
+            parcel = self.link.take(FRAME_BYTES + due.size, partial(unpack, due=due, booked=booked))
+        except TooLargeError as error:
+            self._check_agreed(kind, phase, agreed_in(error.head) or self.agreed)
+            raise
         if isinstance(parcel, TensorParcel) and parcel.step == 0:
             self._check_agreed(kind, phase, parcel.agreed)
         if isinstance(parcel, Parcel) and parcel.WhichOneof("content") == "failure":
             raise _heard(self.link, parcel.failure)
-        if not isinstance(parcel, TensorParcel) or (parcel.kind, parcel.phase, parcel.step) != (
-            kind,
-            phase.number,
-            step,
-        ):
+        if not isinstance(parcel, TensorParcel) or parcel[:3] != due.parcel[:3]:
             raise PartyError(self.link.peer, f"sent {_told(parcel)} where {_due(kind, phase, step)} was due")
-        due = (encoding.number, count, self.width, size)
-        if (parcel.encoding.number, parcel.rows, parcel.width, len(parcel.data)) != due:
+        found = (parcel.encoding.number, parcel.rows, parcel.width, len(parcel.data))
+        if found != (encoding.number, count, self.width, due.size):
             came = f"{(parcel.rows, parcel.width)} in {parcel.encoding.name}"
             wanted = f"{(count, self.width)} in {encoding.name}"
             reason = f"sent {_due(kind, phase, step)} with shape {came}; it should be {wanted}"
@@ -108,7 +126,7 @@ class TensorExchange:
 
         def check(values: Tensor) -> None:
             least, largest = values.aminmax()  # one pass, and NaN if any value is
-            if not max(-float(least), float(largest)) <= LARGEST_VALUE:
+            if not max(-least.item(), largest.item()) <= LARGEST_VALUE:
                 said = f"values that are not finite, or over {LARGEST_VALUE:g}"
                 hint = "its data or a learning rate that is too high may be the cause"
                 raise PartyError(self.link.peer, f"sent {_due(kind, phase, step)} with {said}; {hint}")
@@ -124,10 +142,30 @@ class TensorExchange:
 
         Whoever is told of different phases cannot know who lies: the coordinator, which can tell, says so itself.
         """
-        if kind == Kind.EMBEDDING and told != self.agreed:
+        if kind == EMBEDDING and told != self.agreed:
             peer, me = self.link.peer, self.link.me
             reason = f"sent {peer} another phase {phase.number} ({phase.name}) than {me}, or {peer} says so"
             raise PartyError(COORDINATOR, reason, Failure.DIVERGED, other=peer)
+
+
+async def collect(
+    exchanges: Sequence[TensorExchange], kind: Kind, phase: Phase, step: int, rows: Tensor, *, timeout: float
+) -> dict[str, Tensor]:
+    """Return what every one of some parties sends for one batch, by party; each is read as soon as it has come."""
+    for one in exchanges:
+        one.expect(kind, phase, rows)
+    found: dict[str, Tensor | None] = dict.fromkeys(one.link.peer for one in exchanges)
+    pending, last = list(exchanges), time.monotonic() + timeout
+    if all(one.link.has_arrived for one in pending):
+        await asyncio.sleep(0)  # where all are ahead of this party, links still go on reading
+    while pending:
+        if not any(one.link.has_arrived for one in pending):
+            with pending[0].waiting():
+                await one_arrived([one.link for one in pending], timeout, left=last - time.monotonic())
+        for one in [one for one in pending if one.link.has_arrived]:
+            found[one.link.peer] = one.arrived(kind, phase, step, rows)
+            pending.remove(one)
+    return {peer: tensor for peer, tensor in found.items() if tensor is not None}
 
 
 def digest_of(setup: Setup, phase: Phase) -> int:

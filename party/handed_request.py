@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 from pydantic import Field
 
 from fedora_vfl.certificates.attestation import Record, Time
@@ -62,3 +63,23 @@ def handed_rows(keys: Path, name: str, training: Sequence[str]) -> list[int]:
     handed = read_handed(keys, name)
     wanted = set(handed.ids) if handed else set()
     return [place for place, one in enumerate(training) if one in wanted]
+
+
+def as_bits(places: Sequence[int], rows: int) -> bytes:
+    """Write places among some rows as a bit for each row, so that the size says nothing of them."""
+    bits = np.zeros(rows, dtype=np.uint8)
+    bits[list(places)] = 1
+    return np.packbits(bits).tobytes()
+
+
+def bits_bytes(rows: int) -> int:
+    """Return how many bytes hold a bit for each of some rows."""
+    return -(-rows // 8)
+
+
+def from_bits(bits: bytes, rows: int) -> list[int] | None:
+    """Return the places that bits stand for; None if they are not of so many rows."""
+    every = np.unpackbits(np.frombuffer(bits, dtype=np.uint8))
+    if len(bits) != bits_bytes(rows) or every[rows:].any():
+        return None
+    return [int(place) for place in np.flatnonzero(every[:rows])]

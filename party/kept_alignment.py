@@ -10,8 +10,9 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-from fedora_vfl.errors import DataError
+from fedora_vfl.errors import DataError, unwritten
 from fedora_vfl.storage import write_atomically
+from party.many_ids import as_json, in_order, set_of, without
 from party.masking import as_bytes
 from protos.fedora.v1.exchange_pb2 import Order
 
@@ -45,7 +46,7 @@ class KeptAlignment:
 
     def gone(self, ids: Iterable[str]) -> list[int]:
         """Return the places of common rows that are not among these ids."""
-        held = set(ids)
+        held = set_of(ids)
         return [place for place, one in enumerate(self.rows) if one not in held]
 
     def changed(self, ids: Iterable[str]) -> bool:
@@ -74,7 +75,7 @@ def are_places(places: Sequence[int], rows: int) -> bool:
 
 def digest_of_others(secret: bytes, ids: Iterable[str], common: Iterable[str]) -> str:
     """Return a digest of the ids that are not common, whatever their order."""
-    return _digest(secret, b"other rows", sorted(set(ids).difference(common))).hex()
+    return _digest(secret, b"other rows", in_order(without(ids, set_of(common)))).hex()
 
 
 def read_kept(keys: Path, parties: Sequence[str]) -> KeptAlignment | None:
@@ -100,13 +101,14 @@ def keep(keys: Path, kept: KeptAlignment) -> None:
         "parties": list(kept.parties),
         "secret": kept.secret.hex(),
         "others": kept.others,
-        "order": {name: list(getattr(kept.order, name)) for name in SETS},
     }
+    order = ", ".join(f'"{name}": {as_json(getattr(kept.order, name))}' for name in SETS)
+    text = f'{json.dumps(content)[:-1]}, "order": {{{order}}}}}'
     try:
         keys.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomically(keys / KEPT_FILE, json.dumps(content, ensure_ascii=True), mode=0o600)
+        write_atomically(keys / KEPT_FILE, text, mode=0o600)
     except OSError as error:
-        raise DataError(f"{keys / KEPT_FILE}: the alignment cannot be kept: {error.strerror}") from None
+        raise unwritten(error, f"{keys / KEPT_FILE}: the alignment cannot be kept: {error.strerror}") from None
 
 
 def fresh_alignment_secret() -> bytes:

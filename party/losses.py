@@ -26,6 +26,12 @@ def uncertainty(logits: Tensor, omega: float) -> Tensor:
     return omega * (2 * entropy - torch.log(torch.tensor(float(logits.shape[1]))))
 
 
+def log_odds(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return log P/(1 − P) of each sample's label: as −log P, but its gradient does not vanish where P nears 1."""
+    own = functional.one_hot(labels, logits.shape[1]).bool()
+    return logits[own] - logits.masked_fill(own, -torch.inf).logsumexp(dim=1)
+
+
 def reduce(loss: Loss, losses: Tensor, set_size: int) -> Tensor:
     """Combine the samples' losses of one batch as the phase asks; see Loss.Reduction in the wire contract."""
     match loss.reduction:

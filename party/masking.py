@@ -1,20 +1,17 @@
 """Masking ids: every id is hashed to a point of ristretto255, and the point is multiplied by a secret.
 
-All arithmetic on the curve is libsodium's, by way of `rbcl`; it runs in threads, off the event loop, as the library
-works without Python's lock.
+All arithmetic on the curve is libsodium's (party/curve_library.py); it runs in threads, off the event loop, as the
+library works without Python's lock.
 """
 
 import asyncio
 import hashlib
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from fedora_vfl.errors import SettingsError
 from fedora_vfl.wire.masking import POINT_BYTES
+from party.curve_library import library
 
 _DOMAIN = b"fedora private alignment, id to point\0"
 
@@ -24,24 +21,6 @@ Made = TypeVar("Made")
 
 class BadPointError(ValueError):
     """The bytes are no point, not written as points are, or the point that is nothing."""
-
-
-@cache
-def library() -> Any:
-    """Load the library when it is first needed.
-
-    `rbcl` unpacks libsodium into a temporary file, which it leaves behind; once it is loaded the file is not needed.
-    """
-    try:
-        import rbcl
-    except OSError as error:
-        folder = tempfile.gettempdir()
-        remedy = "set TMPDIR to a folder that may be written to and may hold programs"
-        raise SettingsError(
-            f"{folder}: the curve library cannot be unpacked and loaded there: {error}; {remedy}"
-        ) from None
-    Path(rbcl._sodium._name).unlink(missing_ok=True)
-    return rbcl
 
 
 def fresh_secret() -> bytes:

@@ -1,8 +1,8 @@
 """The passive role: send embeddings, get gradients, never see a label. It dials out and listens nowhere."""
 
-from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import zip_longest
 
 import grpc
 import torch
@@ -15,12 +15,14 @@ from fedora_vfl.wire.channels import Secured, check_right_service, dial, path, r
 from fedora_vfl.wire.link import READ_AHEAD, Link
 from fedora_vfl.wire.protocol import MOST_OVERLAP, PROTOCOL
 from fedora_vfl.wire.tls import Member
-from party.batches import PARTS, part, parts_of
+from party.batches import PARTS, end_of_part, part, parts_of
 from party.exchange import ExchangeLink, TensorExchange, expect
-from party.handed_request import handed_rows
+from party.given_gradient import with_gradient
+from party.handed_request import as_bits, handed_rows
+from party.joint_round import HELD_OUT, descend, embed_parts
 from party.request import ROW_BYTES, check_rows
-from party.role import HELD_OUT, Role, Tell
-from party.schedule import Earlier, Schedule
+from party.role import Role, Tell
+from party.schedule import Earlier, Late, Schedule, Unanswered
 from party.updates import JointRounds, Rule
 from party.updates.dual_messages import DualMessages
 from party.updates.rule import gradients_of
@@ -88,57 +90,83 @@ class Passive(Role):
         timeout = self.context.federation.deadlines.step
         schedule = Schedule.of(phase)
         window = WINDOW if rule.parameters_frozen else 1 + schedule.overlap
-        unanswered: deque[tuple[int, Tensor, Tensor, Earlier | None]] = deque()
+        bottom, overlapping = self.state.networks["bottom"], schedule.overlap and not rule.parameters_frozen
 
         async def absorb() -> None:
-            step, rows, embedding, earlier = unanswered.popleft()
-            gradient = await exchange.receive(Kind.GRADIENT, phase, step, rows, timeout=timeout)
-            self.consent.gradient(gradient, phase, rows=report.rows, sender=exchange.link.peer)
-            torch.autograd.backward(embedding, gradient)
-            if earlier:
-                earlier.hand_over()
+            one = self.late.popleft() if self.late else await self._hear()
+            if overlapping:
+                one.hand_over(bottom)
             rule.step()
             for _ in range(1, schedule.local_steps):
-                again = self.noise.clipped(self.state.embed(rows, phase, step).cpu())
-                torch.autograd.backward(again, gradient)
+                again = self.noise.clipped(self.state.embed(one.rows, one.phase, one.step).cpu())
+                torch.autograd.backward(with_gradient(again, one.gradient))
                 rule.step()
 
-        for step, rows in part(phase, drawn):
-            earlier = (
-                Earlier(self.state.networks["bottom"]) if schedule.overlap and not rule.parameters_frozen else None
-            )
-            embedding = self.state.embed(rows, phase, step, earlier).cpu()
+        steps, batch = part(phase, drawn), None
+        for (step, rows), following in zip_longest(steps, steps[1:]):
+            earlier = Earlier(bottom) if overlapping else None
+            batch = self.state.batch(rows, phase, step) if batch is None else batch
+            embedding = self.consent.sendable(self.state.embedded(batch, earlier).cpu())
             embedding = self.noise.apply(embedding, rows, phase.number, step)
             await exchange.send(Kind.EMBEDDING, phase, step, embedding, rows, timeout=timeout)
+            # The next batch is made ready while the active party works on this one.
+            batch = self.state.batch(following[1], phase, following[0]) if following else None
             if rule.needs_gradients:
-                unanswered.append((step, rows, embedding, earlier))
-                if len(unanswered) == window:
+                self.unanswered.append(Unanswered(phase, step, rows, report.rows, embedding, earlier))
+                if len(self.late) + len(self.unanswered) == window:
                     await absorb()
-        while unanswered:
+        # The next phase, or part, applies what is left, where it would be applied without a cut.
+        left_over = overlapping and (schedule.goes_on or end_of_part(phase, len(drawn)) < len(drawn))
+        if overlapping and not left_over:
+            # The training has ended. Applied in one go, without a batch in between, they would throw the model back.
+            await self.settle()
+            self.late.clear()
+        while rule.needs_gradients and not left_over and self.unanswered:
             await absorb()
 
-    async def run_rounds(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report) -> None:
+    async def _hear(self) -> Late:
+        """Wait for the gradient of the oldest batch that has none yet."""
+        (exchange,), one = self.exchanges, self.unanswered.popleft()
+        timeout = self.context.federation.deadlines.step
+        gradient = await exchange.receive(Kind.GRADIENT, one.phase, one.step, one.rows, timeout=timeout)
+        gradient = self.consent.gradient(gradient, one.phase, rows=one.of_rows, sender=exchange.link.peer)
+        torch.autograd.backward(with_gradient(one.embedding, gradient))
+        return Late(one.phase, one.step, one.rows, gradient, one.earlier.gradients() if one.earlier else [])
+
+    async def settle(self) -> None:
+        """Wait for all gradients that are under way; they are applied when their turn comes."""
+        while self.unanswered:
+            self.late.append(await self._hear())
+
+    async def run_rounds(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:
         """Send h_i of a whole round in one message; both gradients and Ω come back in one go."""
         (exchange,) = self.exchanges
         timeout, messages = self.context.federation.deadlines.step, DualMessages(self.end_of(phase, report))
         if isinstance(rule, JointRounds):
-            rule.begin(len(drawn))
-        for step, rows in enumerate(drawn):
-            found = zip(self.embed_parts(rows, phase, step), parts_of(rows, phase.joint), PARTS, strict=True)
-            sent = [self.noise.apply(one.cpu(), part, phase.number, step, name) for one, part, name in found]
+            rule.begin(len(drawn), done=phase.first_step)
+        for step, rows in part(phase, drawn):
+            found = zip(embed_parts(self.state, rows, phase, step), parts_of(rows, phase.joint), PARTS, strict=True)
+            sent = [
+                self.noise.apply(self.consent.sendable(one.cpu()), its, phase.number, step, name)
+                for one, its, name in found
+            ]
             await exchange.send(Kind.EMBEDDING, phase, step, torch.cat(sent), rows, timeout=timeout)
             if isinstance(rule, JointRounds):
                 answered = rows[: phase.joint.forget + phase.joint.remaining]
                 gradient = await exchange.receive(Kind.GRADIENT, phase, step, answered, timeout=timeout)
-                for part in parts_of(gradient, phase.joint)[:HELD_OUT]:
-                    if len(part):
-                        self.consent.gradient(part, phase, rows=len(part), sender=exchange.link.peer)
+                gradient = torch.cat(
+                    [
+                        self.consent.gradient(its, phase, rows=len(its), sender=exchange.link.peer)
+                        for its in parts_of(gradient, phase.joint)[:HELD_OUT]
+                        if len(its)
+                    ]
+                )
                 omega = await messages.agree(None, most=rule.most, step=step) if phase.joint.forget else 0.0
                 both = [
-                    gradients_of(rule.parameters, one, part)
-                    for one, part in zip(sent, parts_of(gradient, phase.joint), strict=False)
+                    gradients_of(rule.parameters, one, its)
+                    for one, its in zip(sent, parts_of(gradient, phase.joint), strict=False)
                 ]
-                report.rounds.add(change_squared=self.round_of(rule, both[0], both[1], omega))
+                report.rounds.add(change_squared=descend(self.state, rule, both[0], both[1], omega))
 
     async def find_rows(self, request: Request, pending: Sequence[int]) -> tuple[Tensor, bytes]:
         """Learn from the active party which rows a request means, and its secret."""
@@ -146,7 +174,8 @@ class Passive(Role):
         timeout = self.context.federation.deadlines.setup
         if request.HasField("request"):
             own = handed_rows(self.context.settings.keys, request.request.name, self.state.order.train)
-            await exchange.link.send(Parcel(forget=Forget(rows=own)), timeout=timeout)
+            named = as_bits(own, len(self.state.order.train))
+            await exchange.link.send(Parcel(forget=Forget(named=named)), timeout=timeout)
         parcel = await expect(
             exchange.link,
             "forget",

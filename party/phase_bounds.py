@@ -11,10 +11,11 @@ from protos.fedora.v1.phase_pb2 import Adam, DualAscent, JointRounds, Loss, Phas
 
 LARGEST = 1e12  # of any weight or rate: nothing that learns comes near it
 FARTHEST = 1e30  # along a kept gradient, which may be as short as rounding makes it
-MOST_LETTERS = 60  # of a phase's name
-MOST_SHIFT = 1024  # pixels
+MOST_LETTERS = 60  # of a phase's name, which is a label of books, logs and metrics
+MOST_SHIFT = 1024  # pixels; images of that size are the largest that anybody cuts into stripes
 JOINT = ("joint_rounds", "compare")  # update rules of joint phases
-MOST_ROUNDS = 100_000  # of a joint phase
+MOST_ROUNDS = 100_000  # of a joint phase, as in settings/bounds.py
+MOST_DRAWN_ROWS = 128 * 1024 * 1024  # of a joint phase, drawn before its first round: a gigabyte of row numbers
 
 Numbers = Iterator[tuple[str, float, float, float]]  # what it is, its value, the least and the most that it may be
 
@@ -32,10 +33,12 @@ def check_phase(phase: Phase, *, passive: Iterable[str]) -> None:
             raise PartyError(COORDINATOR, f"asked for {said}; it should be from {least:g} to {most:g}")
     if not phase.name or _name(phase) != phase.name:
         raise PartyError(COORDINATOR, f"sent a phase whose name is not one of 1 to {MOST_LETTERS} letters")
-    if phase.HasField("joint") and (phase.first_step or phase.steps):
-        raise PartyError(COORDINATOR, f"cut the joint phase {_name(phase)} into parts, which is never done")
     if phase.HasField("joint") != (phase.update.WhichOneof("rule") in JOINT) or phase.joint.rounds > MOST_ROUNDS:
         raise PartyError(COORDINATOR, f"sent a joint phase {_name(phase)} whose rule or rounds no method asks for")
+    a_round = phase.joint.forget + phase.joint.remaining + phase.joint.held_out
+    if phase.joint.rounds * a_round > MOST_DRAWN_ROWS:
+        said = f"{phase.joint.rounds} rounds of {a_round} rows in phase {_name(phase)}"
+        raise PartyError(COORDINATOR, f"asked for {said}; at most {MOST_DRAWN_ROWS} rows are drawn for a phase")
     if phase.loss.reduction not in Loss.Reduction.values():
         raise PartyError(COORDINATOR, f"asked for a reduction that is not known here: {phase.loss.reduction}")
     if phase.augmentation.shift > MOST_SHIFT:
@@ -69,9 +72,7 @@ def _of_update(update: Update) -> Numbers:
             yield from _of_dual_ascent(update.dual_ascent)
         case "primal_descent":
             descent = update.primal_descent
-            yield from _of_adam(descent.adam) if descent.HasField("adam") else _of_sgd(descent.sgd)
             yield "rho", descent.rho, 0, LARGEST
-            yield "fade", descent.fade, 0, 1
             yield "push", descent.push, 0, max(PrimalDescent.Push.values())
         case "joint_rounds":
             yield from _of_joint_rounds(update.joint_rounds)
@@ -99,7 +100,6 @@ def _of_joint_rounds(rounds: JointRounds) -> Numbers:
     yield "omega_max", rounds.omega_max, 0, LARGEST
     yield "gamma", rounds.gamma, -LARGEST, LARGEST
     yield "rho", rounds.rho, 0, LARGEST
-    yield "fade", rounds.fade, 0, 1
 
 
 def _of_sgd(sgd: Sgd) -> Numbers:
@@ -119,7 +119,6 @@ def _of_dual_ascent(ascent: DualAscent) -> Numbers:
     yield "sigma", ascent.sigma, 0, LARGEST
     yield "gamma", ascent.gamma, -LARGEST, LARGEST
     yield "level", ascent.level, -LARGEST, LARGEST
-    yield "largest dual variable", ascent.omega_max, 0, math.inf
 
 
 def _name(phase: Phase) -> str:

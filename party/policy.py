@@ -30,10 +30,13 @@ class Policy(Settings):
     least_learning: NonNegativeFloat = 0.001  # learning rate × steps that a fresh model takes before it is looked at
     most_phases: PositiveInt = 2000  # epochs, rounds and looks of one job together
     jobs_per_day: PositiveInt = 50
+    starts_per_day: PositiveInt = 100  # models with fresh parameters, over all jobs
+    alignments_per_day: PositiveInt = 50
     releases_per_day: PositiveInt = 1000  # of one row, over all jobs
     noise: NonNegativeFloat = 0.0  # least `privacy.noise` as a share of `privacy.clip`; 0: none is needed
     smallest_group: Annotated[int, Field(ge=2)] = 10  # rows that any figure which leaves is about
     groups_per_day: PositiveInt = 50  # different groups of rows of which figures leave
+    digits: PositiveInt = 3  # of figures that leave
     figures: list[str] | None = None  # names of the figures of a model that may leave; null: all
 
     # Each rule returns what it refuses, as one sentence, or nothing.

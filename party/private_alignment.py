@@ -9,8 +9,8 @@ learns what, and why.
 
 import asyncio
 import contextlib
+import hashlib
 import logging
-import os
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,7 +36,9 @@ from party.kept_alignment import (
     read_kept,
     rows_of,
 )
-from party.masking import BadPointError, Workers, cut, fresh_secret, hashed, inverse, random_points, times
+from party.many_ids import set_of, without
+from party.masked_before import MaskedBefore
+from party.masking import BadPointError, Workers, as_bytes, cut, hashed, inverse, random_points, times
 from party.share_table import SALT_BYTES, Words, answers_of, digests, made
 from protos.fedora.v1.control_pb2 import Aligned
 from protos.fedora.v1.exchange_pb2 import (
@@ -87,6 +89,7 @@ class PrivateAlignment(Alignment):
     def __init__(self, terms: Terms | None = None) -> None:
         super().__init__(terms)
         self._done, self._due = 0, 0  # multiplications
+        self._before = terms.before if terms and terms.before else MaskedBefore()
 
     async def offer(self, link: ExchangeLink, ids: Sequence[str], *, timeout: float) -> Order:
         """Send a table of shares, mask the active party's ids, and learn which ids are common."""
@@ -100,14 +103,18 @@ class PrivateAlignment(Alignment):
                 raise
             # If the active party hung up on us, it said why before; what follows reads that first.
         plan = await self._planned(link, key.public, kept, timeout)
-        log.info("%s%s", _WAYS[plan.way], "; this party's ids have changed since" if call.changed or call.gone else "")
+        changed = "; this party's ids have changed since" if call.changed or call.gone else ""
+        asked = f"; {link.peer} masks {plan.ids} ids" if plan.way != AGAIN else ""
+        log.info("%s%s%s", _WAYS[plan.way], changed, asked)
         agreed = key.agreed(link.peer, plan.key)
         sharing = [key.agreed(one.party, one.key) for one in plan.others]
         standing = kept.without(plan.gone) if kept and plan.way != WHOLE else Order()
         self.aligned = Aligned(kept=plan.way == AGAIN)
+        self._before.begin(terms.job)
         workers = Workers(terms.threads)
         try:
             if plan.way != AGAIN:
+                self._agree()
                 offered = await asyncio.to_thread(_others, ids, rows_of(standing))
                 await self._mask_for(link, plan, offered, sharing, workers, timeout)
             patience = timeout + SECONDS_PER_ID * (plan.ids + len(ids)) * len(terms.parties)
@@ -129,10 +136,13 @@ class PrivateAlignment(Alignment):
         way, gone = await asyncio.to_thread(_way, kept, calls, ids)
         log.info("%s", _WAYS[way])
         standing = kept.without(gone) if kept and way != WHOLE else Order()
-        common = set(rows_of(standing))
-        masked = await asyncio.to_thread(lambda: _shuffled(_others(ids, common)))
+        common = set_of(rows_of(standing))
+        self._before.begin(terms.job)
+        masked = await asyncio.to_thread(lambda: _shuffled(_others(ids, common), self._before.order_key))
         said = 0 if way == AGAIN else self._bounded(rounded_up(len(masked), terms.padding))
         self.aligned = Aligned(masked=said, kept=way == AGAIN)
+        if way != AGAIN:
+            self._agree()
         secret, workers = fresh_alignment_secret(), Workers(terms.threads)
         try:
             for link in links:
@@ -194,18 +204,16 @@ class PrivateAlignment(Alignment):
         assert self.aligned is not None
         room = self._bounded(rounded_up(len(ids), self.terms.padding))
         self.aligned.masked = room
-        self._due = len(ids) + plan.ids
-        secret = fresh_secret()
+        self._due = room + plan.ids  # whoever is told how far this is must not learn how many ids there are
         await link.send(Parcel(table=ShareTable(ids=room)), timeout=timeout)
         async with self._telling():
             async with _at_work([link], timeout):
-                points: list[bytes] = []
+                points = bytearray()
                 for at in range(0, len(ids), CHUNK):
-                    parts = await workers.share(lambda part: times(secret, hashed(part)), ids[at : at + CHUNK])
-                    points += [point for part in parts for point in part]
-                    self._done = len(points)
+                    points += await self._masked_own(ids[at : at + CHUNK], 0, at, workers)
+                    self._done = room * len(points) // (POINT_BYTES * len(ids))
                 own = await workers.do(partial(shares, ids, sharing))
-                salt, table = await workers.do(partial(made, points, own, room_for=room))
+                salt, table = await workers.do(partial(made, bytes(points), own, room_for=room))
                 del points, own
             slots = table.tobytes()
             for at in range(0, len(slots), CHUNK_BYTES):
@@ -217,10 +225,11 @@ class PrivateAlignment(Alignment):
             seen = _Seen(link.peer, plan.ids)
             patience = timeout + SECONDS_PER_ID * plan.ids * len(self.terms.parties)
             while seen.count < plan.ids:
-                received = seen.checked(await _points(link, min(CHUNK, plan.ids - seen.count), timeout, patience))
-                masked = await _multiplied(link.peer, secret, received, workers)
-                await link.send(Parcel(masked=MaskedIds(points=b"".join(masked))), timeout=timeout)
-                self._done = len(ids) + seen.count
+                received = await _points(link, min(CHUNK, plan.ids - seen.count), timeout, patience)
+                seen.note(received)
+                masked = await self._multiplied(link.peer, self._before.secret, received, workers)
+                await link.send(Parcel(masked=MaskedIds(points=masked)), timeout=timeout)
+                self._done = room + seen.count
             await workers.do(seen.check_different)
 
     async def _learned(
@@ -269,33 +278,24 @@ class PrivateAlignment(Alignment):
         self, links: Sequence[ExchangeLink], ids: Sequence[str], said: int, workers: Workers, timeout: float
     ) -> set[str]:
         """Do the active party's part, and return the ids that all tables have shares for."""
-        secret = fresh_secret()
+        unmask = inverse(self._before.secret)
         self._due = said * (1 + len(links))
         total = np.zeros((said, 2), dtype=np.uint64)
         loop = asyncio.get_running_loop()
         masked: Masked = [loop.create_future() for _ in range(0, said, CHUNK)]
-        comparing = (self._add_shares(link, masked, said, inverse(secret), total, workers, timeout) for link in links)
+        comparing = (self._add_shares(link, masked, said, unmask, total, workers, timeout) for link in links)
         async with self._telling(), _at_work(links, timeout):
-            await _all([self._mask_own(ids, said, secret, masked, workers), *comparing])
+            await _all([self._mask_own(ids, said, masked, workers), *comparing])
         nothing = np.flatnonzero(~total[: len(ids)].any(axis=1))
         return {ids[row] for row in nothing.tolist()}
 
-    async def _mask_own(
-        self,
-        ids: Sequence[str],
-        said: int,
-        secret: bytes,
-        masked: Masked,
-        workers: Workers,
-    ) -> None:
+    async def _mask_own(self, ids: Sequence[str], said: int, masked: Masked, workers: Workers) -> None:
         """Mask the own ids, and points that are nobody's up to the number that is said, message by message."""
         for chunk, future in enumerate(masked):
             at = chunk * CHUNK
-            parts = await workers.share(lambda part: times(secret, hashed(part)), ids[at : at + CHUNK])
-            points = [point for part in parts for point in part]
-            points += random_points(min(CHUNK, said - at) - len(points))
-            self._done += len(points)
-            future.set_result(b"".join(points))
+            some, count = ids[at : at + CHUNK], min(CHUNK, said - at)
+            future.set_result(await self._masked_own(some, count - len(some), at, workers))
+            self._done += count
 
     async def _add_shares(
         self,
@@ -318,20 +318,18 @@ class PrivateAlignment(Alignment):
                 points = await asyncio.shield(future)  # others wait for it too
                 await link.send(Parcel(masked=MaskedIds(points=points)), timeout=timeout)
 
-        def answered(points: Sequence[bytes]) -> Words:
-            return answers_of(table, digests(times(unmask, points), salt))
+        def answered(points: bytes) -> Words:
+            return answers_of(table, digests(points, salt))
 
         async def receive_all() -> None:
             while seen.count < said:
                 at = seen.count
-                points = seen.checked(await _points(link, min(CHUNK, said - at), timeout, patience))
+                received = await _points(link, min(CHUNK, said - at), timeout, patience)
+                seen.note(received)
                 window.release()
-                try:
-                    parts = await workers.share(answered, points)
-                except BadPointError as error:
-                    raise _bad_point(link.peer, error) from None
-                total[at : seen.count] ^= np.concatenate(parts)
-                self._done += len(points)
+                points = await self._multiplied(link.peer, unmask, received, workers)
+                total[at : seen.count] ^= await workers.do(partial(answered, points))
+                self._done += seen.count - at
             await workers.do(seen.check_different)
 
         await _all([send_all(), receive_all()])
@@ -354,12 +352,43 @@ class PrivateAlignment(Alignment):
 
     # Both sides.
 
+    async def _masked_own(self, ids: Sequence[str], others: int, at: int, workers: Workers) -> bytes:
+        """Mask some of the own ids, which begin at a place, and add points that are nobody's."""
+        secret = self._before.secret
+
+        async def make() -> bytes:
+            parts = await workers.share(lambda part: times(secret, hashed(part)), ids)
+            return b"".join(point for part in (*parts, random_points(others)) for point in part)
+
+        written = b"".join(len(one).to_bytes(4, "little") + one for one in map(as_bytes, ids))
+        return await self._before.chunk(f"own {at} {others}", written, make)
+
+    async def _multiplied(self, peer: str, secret: bytes, points: bytes, workers: Workers) -> bytes:
+        """Multiply points that another party has sent."""
+
+        async def make() -> bytes:
+            try:
+                parts = await workers.share(partial(times, secret), cut(points))
+            except BadPointError as error:
+                raise PartyError(peer, f"sent a masked id that {error}") from None
+            return b"".join(point for part in parts for point in part)
+
+        return await self._before.chunk(f"of {peer}", points, make)
+
+    def _agree(self) -> None:
+        """Ask the party's policy whether ids may be masked once more."""
+        if self.terms.agree:
+            self.terms.agree()
+
     def _bounded(self, count: int) -> int:
         if count > MOST_MASKED_IDS:
             raise DataError(f"{count} ids are too many for a private alignment; allowed: up to {MOST_MASKED_IDS}")
         return count
 
     def _keep(self, secret: bytes, order: Order, ids: Collection[str]) -> None:
+        """Keep the alignment, which is done, and forget what it was made with."""
+        self._before.forget()
+        log.info("all parties have %d ids in common", len(rows_of(order)))
         others = digest_of_others(secret, ids, rows_of(order))
         keep(self.terms.keys, KeptAlignment(self.terms.parties, secret, order, others))
 
@@ -390,13 +419,12 @@ class _Seen:
     def __post_init__(self) -> None:
         self._starts: NDArray[np.uint64] = np.zeros(self.due, dtype=np.uint64)
 
-    def checked(self, points: bytes) -> list[bytes]:
-        """Note points, and return each of them."""
+    def note(self, points: bytes) -> None:
+        """Note points that have come."""
         count = len(points) // POINT_BYTES
         # Eight bytes of a random point tell millions of them apart.
         self._starts[self.count : self.count + count] = np.frombuffer(points, dtype="<u8")[::4]
         self.count += count
-        return cut(points)
 
     def check_different(self) -> None:
         """Refuse a point that came twice."""
@@ -412,18 +440,6 @@ async def _points(link: ExchangeLink, due: int, timeout: float, patience: float)
     if len(points) != POINT_BYTES * due:
         raise PartyError(link.peer, f"sent {len(points)} bytes of masked ids where {POINT_BYTES * due} were due")
     return points
-
-
-async def _multiplied(peer: str, secret: bytes, points: Sequence[bytes], workers: Workers) -> list[bytes]:
-    try:
-        parts = await workers.share(partial(times, secret), points)
-    except BadPointError as error:
-        raise _bad_point(peer, error) from None
-    return [point for part in parts for point in part]
-
-
-def _bad_point(peer: str, error: BadPointError) -> PartyError:
-    return PartyError(peer, f"sent a masked id that {error}")
 
 
 def _check_count(peer: str, count: int) -> None:
@@ -456,13 +472,13 @@ def _way(
 
 def _others(ids: Iterable[str], common: Iterable[str]) -> list[str]:
     """Return each id once that is not common."""
-    known = set(common)
-    return [one for one in dict.fromkeys(ids) if one not in known]
+    return without(ids, set_of(common))
 
 
-def _shuffled(ids: Sequence[str]) -> list[str]:
-    """Put ids in an order that says nothing, drawn from the operating system's randomness."""
-    return [ids[row] for row in np.argsort(np.frombuffer(os.urandom(8 * len(ids)), dtype="<u8")).tolist()]
+def _shuffled(ids: Sequence[str], key: bytes) -> list[str]:
+    """Put ids in an order that says nothing to those who do not know the key."""
+    drawn = hashlib.shake_256(b"fedora alignment order" + key).digest(8 * len(ids))
+    return [ids[row] for row in np.argsort(np.frombuffer(drawn, dtype="<u8")).tolist()]
 
 
 def _recognised(received: bytes, ids: Sequence[str], agreed: bytes, peer: str) -> list[str]:

@@ -2,15 +2,15 @@
 
 import asyncio
 import contextlib
-import errno
 import logging
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 
 import grpc
 
-from fedora_vfl.errors import FedoraError, PartyError, from_failure, to_failure
+from fedora_vfl.errors import FedoraError, PartyError, StorageError, from_failure, to_failure
 from fedora_vfl.fault_points import reached
 from fedora_vfl.process import logs
 from fedora_vfl.process.exhaustion import exhausted
@@ -20,7 +20,7 @@ from fedora_vfl.settings.federation import Federation
 from fedora_vfl.signing import SigningKey
 from fedora_vfl.storage import remove_unfinished
 from fedora_vfl.wire.channels import Secured, check_right_service, dial, path, reach
-from fedora_vfl.wire.link import Link, pack_control, unpack_control
+from fedora_vfl.wire.link import Link, begun, pack_control, unpack_control
 from fedora_vfl.wire.meter import Meter, Totals
 from fedora_vfl.wire.protocol import COORDINATOR, PROTOCOL, VERSION
 from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Credentials, Member, check_secured
@@ -29,7 +29,8 @@ from party.commits import Commits
 from party.context import PartyContext
 from party.data.matching import matched
 from party.data.reading import digest_of, read
-from party.dropped import read_list
+from party.drawn_parts import DrawnParts, Told
+from party.dropped import read_list, remove_lock
 from party.exchange_server import ExchangeServer
 from party.metrics import PartyMetrics
 from party.passive import Passive
@@ -56,9 +57,9 @@ from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.phase_pb2 import Progress
 
 GOODBYE_SECONDS = 1.0
+MOST_AHEAD = 2  # phases that wait for their turn: one, and one more while the answer before it goes out
 MOST_HELD_JOBS = 100  # that a greeting tells of
-# Faults of a disk that somebody can mend while the job waits.
-MENDABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+MOST_ENDED_JOBS = 10_000  # that are known to have ended, and do not begin again: weeks of jobs, a megabyte or two
 MOST_REQUEST_BYTES = 64 * 1024 * 1024  # half a million ids; gRPC reads no more either
 
 JOIN = DESCRIPTOR.services_by_name["Control"].methods_by_name["Join"]
@@ -100,10 +101,13 @@ class PartyProcess:
         self._commits = Commits(settings.keys)
         for folder in (settings.models, settings.keys):
             remove_unfinished(folder)
+        remove_lock(settings.keys)
         self._role: Role | None = None
         self._work: asyncio.Task[None] | None = None
+        self._hello = FromParty()  # as it was sent last
         self._welcome = False  # whether the coordinator has let this party in
         self._busy = False  # from a request until its answer goes out
+        self._ahead: deque[FromCoordinator] = deque()  # phases that begin when the last request is answered
         # What the coordinator may ask for, one thing at a time.
         self._works: dict[str, Work] = {
             "setup": self._setup,
@@ -173,7 +177,8 @@ class PartyProcess:
             try:
                 jobs = self._commits.jobs()
                 hello = Hello(protocol=PROTOCOL, party=name, version=VERSION, jobs=jobs[-MOST_HELD_JOBS:])
-                await link.send(FromParty(hello=hello))
+                self._hello = FromParty(hello=hello)
+                await link.send(self._hello)
                 while True:
                     timeout = None if self._welcome else deadlines.join
                     await self._obey(link, await link.receive(timeout=timeout, most=MOST_REQUEST_BYTES))
@@ -202,6 +207,8 @@ class PartyProcess:
                 self._welcome = True
                 self._tell_joined(True)
                 self._commits.erase_all_but(message.welcome.jobs)
+                if not message.welcome.jobs:
+                    self._open_books(message)
                 log.info("joined the coordinator, release %s", message.welcome.version)
             case "failure":
                 error = from_failure(message.failure)
@@ -212,8 +219,9 @@ class PartyProcess:
                     log.warning("job given up: %s", discreet(message.dismiss.reason))
                 await self._leave()
                 if message.dismiss.job:
-                    self._commits.of(message.dismiss.job).erase()
-                    self._context.told.pop(message.dismiss.job, None)
+                    self._commits.erase(message.dismiss.job)
+                    self._end(message.dismiss.job)
+                    self._context.masked.forget()
                 self._context.meter.close()
                 await link.send(FromParty(idle=Idle()))
             case "halt":
@@ -222,18 +230,46 @@ class PartyProcess:
                 await link.send(FromParty(halted=Halted(commits=commits), attempt=message.attempt))
             case asked if asked in self._works:
                 if self._busy:
-                    raise PartyError(COORDINATOR, f"sent {asked} before the last request was answered")
+                    self._put_off(asked, message)
+                    return
                 if self._work:
                     await self._work  # its answer has gone out, so it is about to end
                 self._busy = True
-                self._work = asyncio.create_task(self._answer(link, asked, message))
+                self._work = asyncio.create_task(self._work_off(link, message))
             case other:
                 raise PartyError(COORDINATOR, f"sent {other}, which this party does not know")
 
-    async def _answer(self, link: ControlLink, asked: str, message: FromCoordinator) -> None:
+    def _put_off(self, asked: str, message: FromCoordinator) -> None:
+        """Keep a phase that was sent ahead until its turn comes."""
+        if asked != "phase" or not message.ahead or len(self._ahead) == MOST_AHEAD:
+            raise PartyError(COORDINATOR, f"sent {asked} before the last request was answered")
+        self._ahead.append(message)
+
+    async def _work_off(self, link: ControlLink, message: FromCoordinator) -> None:
+        """Answer a request, and then those that were sent ahead meanwhile."""
+        await self._answer(link, message)
+        while self._ahead:
+            await self._answer(link, self._ahead.popleft())
+
+    def _open_books(self, welcome: FromCoordinator) -> None:
+        """Begin with empty books but for the greeting, as the coordinator does for every connection.
+
+        Earlier greetings are in them otherwise, and a job whose end this party has not been told.
+        """
+        name, meter = self._context.settings.name, self._context.meter
+        greeting = [(name, COORDINATOR, pack_control(self._hello)), (COORDINATOR, name, pack_control(welcome))]
+        meter.close()
+        meter.load_state_dict(Meter().state_dict(*greeting))
+
+    async def _answer(self, link: ControlLink, message: FromCoordinator) -> None:
         """Do one thing that was asked for and say how it went."""
         try:
-            answer = await self._works[asked](link, message)
+            if message.ahead:
+                self._context.meter.count(COORDINATOR, self._context.settings.name, begun(message))
+            answer = await self._works[message.WhichOneof("content") or ""](link, message)
+            # Where batches overlap they stay under way from one phase to the next, if that is here already.
+            if self._role and (message.commit or not self._ahead):
+                await self._role.settle()
             if message.commit:
                 self._commit(message, answer)
         except FedoraError as error:
@@ -241,7 +277,7 @@ class PartyProcess:
             answer = FromParty(failure=to_failure(error, reporter=self._context.settings.name))
         except OSError as error:  # such as a full disk
             log.error("%s", unexpected(error))
-            kind = Failure.STORAGE if error.errno in MENDABLE else Failure.DATA
+            kind = Failure.STORAGE if error.errno in StorageError.MENDABLE else Failure.DATA
             said = f"{error.filename or 'a file'}: {error.strerror or error}"
             said = f"cannot write {said}" if kind == Failure.STORAGE else said
             answer = FromParty(failure=Failure(kind=kind, culprit=self._context.settings.name, reason=said))
@@ -252,7 +288,9 @@ class PartyProcess:
             reason = missing or f"failed with an unexpected {type(error).__name__}: {error}"
             failure = Failure(kind=kind, culprit=self._context.settings.name, reason=reason)
             answer = FromParty(failure=failure)
-        self._busy = False
+        if answer.HasField("failure"):
+            self._ahead.clear()
+        self._busy = bool(self._ahead)
         answer.attempt = message.attempt
         await link.send(answer)
 
@@ -330,7 +368,7 @@ class PartyProcess:
         return FromParty(restarted=self._in_job().restart(message.restart))
 
     async def _rollback(self, _: ControlLink, message: FromCoordinator) -> FromParty:
-        self._in_job().state.rollback(message.rollback.checkpoints)
+        self._in_job().rollback(message.rollback.checkpoints)
         return FromParty(rolled_back=RolledBack())
 
     async def _assess(self, _: ControlLink, message: FromCoordinator) -> FromParty:
@@ -362,12 +400,21 @@ class PartyProcess:
         if self._exchange_server:
             self._exchange_server.health.set_ready(joined)
 
+    def _end(self, job: str) -> None:
+        """Remember of a job only that it has ended: what it was told stays told."""
+        told = self._context.told
+        if job in told:
+            told[job] = Told(DrawnParts(0), ended=True)
+        for old in list(told)[:-MOST_ENDED_JOBS]:
+            del told[old]
+
     async def _leave(self) -> None:
         """Let go of the job, if there is one, with all that memory holds of it; its commits stay."""
         if self._work:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
             self._work, self._busy = None, False
+        self._ahead.clear()
         if self._role:
             role, self._role = self._role, None
             await role.close()

@@ -1,9 +1,12 @@
 """What both roles have in common: a job is set up once, then runs phases, then is closed."""
 
+import asyncio
+import hmac
 import logging
 import os
 import tempfile
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,14 +31,17 @@ from party.context import PartyContext
 from party.device import device_for
 from party.dropped import DroppedRequest, drop_for_good, nothing_dropped, read_list
 from party.exchange import TensorExchange, digest_of
+from party.kept_alignment import rows_of
 from party.lineage import Lineage, check_lineage
+from party.many_ids import set_of
 from party.pending import pending_rows
 from party.phase_bounds import check_batches, check_phase
 from party.privacy import Noise
 from party.private_alignment import rounded_up
+from party.schedule import Late, Unanswered
 from party.scrutiny import asked_of, check_asked, check_files, check_joint, read_joint
 from party.state import PartyState, assemble, model_lineage, reload
-from party.updates import JointRounds, PhaseEnd, Rule, rule_for
+from party.updates import PhaseEnd, Rule, rule_for
 from protos.fedora.v1.control_pb2 import (
     Accepted,
     Attest,
@@ -53,8 +59,6 @@ from protos.fedora.v1.exchange_pb2 import Order
 from protos.fedora.v1.phase_pb2 import Phase, Progress, Report, Samples, Update
 
 Tell = Callable[[Progress], Awaitable[None]]
-
-FORGET, REMAINING, HELD_OUT = range(3)  # the places of D_u, D_r and held-out rows among the parts of a round
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +89,8 @@ class Role(ABC):
         self._pending: list[DroppedRequest] = []  # which the job takes up, as this party's list has them
         self.under_way: PhaseUnderWay | None = None  # between two parts of a phase
         self.kept: list[tuple[Tensor, dict[str, Tensor]]] = []  # active party: what the phase is to record, so far
+        self.unanswered: deque[Unanswered] = deque()  # passive party: what was sent and has no gradient yet
+        self.late: deque[Late] = deque()  # passive party, batches that overlap: what is heard and not yet applied
         self.ids: list[str] = []  # of this party's rows, without those that were dropped in earlier jobs
         self.tell: Tell | None = None  # is handed the progress of a long alignment
 
@@ -109,8 +115,12 @@ class Role(ABC):
         """
 
     @abstractmethod
-    async def run_rounds(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report) -> None:
-        """Run the rounds of a joint phase and add to the report."""
+    async def settle(self) -> None:
+        """Wait for what is under way between parties, before the state is made to last or other work begins."""
+
+    @abstractmethod
+    async def run_rounds(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:
+        """Run the rounds of a joint phase and add to the report; what is handed over is as for batches."""
 
     @abstractmethod
     async def find_rows(self, request: Request, pending: Sequence[int]) -> tuple[Tensor, bytes]:
@@ -147,9 +157,9 @@ class Role(ABC):
         for name in self.job.saves if self.attempt == 1 else ():  # the job may have saved some of them before
             if self.context.settings.model_path(name).exists():
                 raise _taken(name)
-        self._leave_out_dropped()
+        await asyncio.to_thread(self._leave_out_dropped)  # millions of ids must not keep others waiting
         order = await self.connect()
-        self._check_order(order)
+        await asyncio.to_thread(self._check_order, order)
         state = self._made(order)
         self.consent.networks(state, order)
         self.take(state)
@@ -185,7 +195,7 @@ class Role(ABC):
 
     def _check_order(self, order: Order) -> None:
         """Refuse rows that this party did not offer, whatever the way in which common rows are found."""
-        if not {*order.train, *order.validation, *order.test, *order.probe} <= set(self.ids):
+        if not set_of(rows_of(order)) <= set_of(self.ids):
             active = self.context.federation.active.name
             raise PartyError(active, "sent an order with rows that this party did not offer")
         if self._pending and any(one in self.dropped for one in (*order.validation, *order.test, *order.probe)):
@@ -232,8 +242,13 @@ class Role(ABC):
 
     @property
     def _secret(self) -> bytes:
-        """What else they are drawn from: nothing, where the party file has a seed, so that others can repeat it."""
-        return self.context.secret if self.context.settings.seed is None else b""
+        """What else they are drawn from: nothing, where the party file has a seed, so that others can repeat it.
+
+        Another job begins elsewhere: two models that began alike would tell, by how they differ, of the few rows that
+        only one of them has learned from.
+        """
+        secret, job = self.context.secret, self.job.job.encode()
+        return hmac.digest(secret, b"start/" + job, "sha256") if self.context.settings.seed is None else b""
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that this party must know to go on with the job in a new process: tensors and plain values."""
@@ -245,6 +260,7 @@ class Role(ABC):
             "pending": [one.job for one in self._pending],
             "random": torch.get_rng_state(),
             "under_way": self._under_way_dict() if self.under_way else None,
+            "late": [one.state_dict() for one in self.late],
             "data": self.context.data_digest,
         }
 
@@ -264,6 +280,7 @@ class Role(ABC):
         torch.set_rng_state(content["random"])
         if content["under_way"]:
             self._load_under_way(content["under_way"])
+        self.late = deque(Late.restored(one, self.state.device) for one in content["late"])
 
     def take(self, state: PartyState, *, noise_key: bytes | None = None) -> None:
         """Go on with this state: a new job's, or one that was saved."""
@@ -320,6 +337,8 @@ class Role(ABC):
             padding=settings.padding,
             public_keys=federation.keys,
             tell=self._tell_aligning,
+            before=self.context.masked,
+            agree=self.consent.mask,
         )
 
     async def _tell_aligning(self, done: int, due: int) -> None:
@@ -382,16 +401,18 @@ class Role(ABC):
                 self.dropped = drop_for_good(settings.keys, job=job, ids=ids)
         state.links.forget(state.sets.rows[Samples.FORGET])
         state.sets = state.sets.dropping()
+        self.late.clear()
         state.begin()
         return Dropped(rows=state.account.dropped, remaining=state.account.remaining)
 
     def restart(self, restart: Restart) -> Restarted:
         """Go on from a saved model, or from fresh parameters."""
         path = self.context.settings.model_path(restart.load) if restart.load else None
+        self.late.clear()
         if restart.load:
             self.consent.load(restart.load)
         else:
-            self.consent.restart()
+            self.consent.restart(restart.seed)
         self.state.restart(path, place=self._place, seed=self._start(restart.seed), secret=self._secret)
         if path:
             self._check_lineage(self.state, restart.load)
@@ -401,6 +422,11 @@ class Role(ABC):
             self.state.account.restart(fresh=path is None)
         return Restarted(identity=self.state.description.get("identity", ""))
 
+    def rollback(self, checkpoints: int) -> None:
+        """Return to an earlier checkpoint; what came since has no effect."""
+        self.state.rollback(checkpoints)
+        self.late.clear()
+
     def save_model(self, save: Save) -> Saved:
         """Write the model to this party's disk; one that has moved since rows were dropped has honoured the request."""
         state, path = self.state, self.context.settings.model_path(save.name)
@@ -408,6 +434,13 @@ class Role(ABC):
         if state.account and state.memory.initial and state.change_squared(state.memory.initial):
             for job in state.account.requests:
                 state.lineage = state.lineage.honouring(job)
+        state.description.pop("salt", None)
+        if self.consent.silence:
+            # Two models that the same labels have left as they were would otherwise have the same digest.
+            salted = f"salt/{self.job.job}/{save.name}".encode()
+            state.description["salt"] = hmac.digest(self.context.secret, salted, "sha256").hex()
+        if not path.exists():
+            self.consent.saved(save.name)  # first: a process that ends in between must know the file for this job's
         try:
             digest = state.save_model(path, save.identity, save.training, overwrite=save.overwrite)
         except FileExistsError:
@@ -480,7 +513,7 @@ class Role(ABC):
         now = self._go_on(phase) if phase.first_step else self._begin(phase)
         with torch.set_grad_enabled(now.rule.needs_gradients):
             if phase.HasField("joint"):
-                await self.run_rounds(phase, now.rule, now.drawn, now.report)
+                await self.run_rounds(phase, now.rule, now.drawn, now.report, tell)
             else:
                 await self.run_batches(phase, now.rule, now.drawn, now.report, tell)
         now.steps = batches.end_of_part(phase, len(now.drawn))
@@ -490,16 +523,11 @@ class Role(ABC):
     def _begin(self, phase: Phase) -> "PhaseUnderWay":
         """Agree to a phase, draw its batches and make its update rule."""
         state = self.state
-        joint = phase.joint if phase.HasField("joint") else None
         self.kept = []
         check_phase(phase, passive=self.job.passive)
-        drawn = (
-            batches.draw_joint(state.sets, joint, phase.plan.seed)
-            if joint
-            else batches.draw(state.sets, phase.over, phase.plan, state.ids_for(phase.over))
-        )
+        drawn = self._drawn(phase)
         check_batches(phase, max(map(len, drawn), default=0), embedding=state.model.embedding)
-        self.consent.phase(phase, drawn)
+        self.consent.phase(phase, drawn, state.sets)
         for exchange in self.exchanges:
             exchange.agreed = digest_of(self.job, phase)
         if phase.checkpoint:
@@ -508,12 +536,24 @@ class Role(ABC):
         if phase.forward_only == rule.needs_gradients:
             reason = f"and the update rule of phase {phase.name} disagree on whether gradients are sent back"
             raise PartyError("coordinator", f"{reason}: install the same release everywhere")
+        changes = rule.needs_gradients or not rule.parameters_frozen
+        if (self.late or self.unanswered) and changes and not phase.schedule.overlap:
+            raise PartyError(
+                "coordinator", f"asked for {phase.name} before the last gradients of a training were applied"
+            )
         if self.job.take_up_pending and not rule.parameters_frozen and not (state.account and state.account.began):
             raise PartyError("coordinator", "asked to learn before the rows of pending requests were dropped")
         state.networks.train(phase.train_mode)
         before = [] if rule.parameters_frozen else state.snapshot()
         report = Report(phase=phase.number, rows=sum(len(rows) for rows in drawn), steps=len(drawn))
         return PhaseUnderWay(phase, rule, drawn, report, before)
+
+    def _drawn(self, phase: Phase) -> list[Tensor]:
+        """Return the rows of every batch, or round, of a phase."""
+        sets = self.state.sets
+        if phase.HasField("joint"):
+            return batches.draw_joint(sets, phase.joint, phase.plan.seed)
+        return batches.draw(sets, phase.over, phase.plan, self.state.ids_for(phase.over))
 
     def _go_on(self, phase: Phase) -> "PhaseUnderWay":
         """Return the phase that a part before this one has left."""
@@ -530,30 +570,10 @@ class Role(ABC):
         if now.before:
             report.change_squared = state.change_squared(now.before)
             state.learned_from(phase.over)
-        self.consent.screen(phase, now.drawn, report, classes=state.classes)
+        self.consent.screen(phase, now.drawn, report, classes=state.classes, sets=state.sets)
         if state.account:
             state.account.add(phase, rule, report, classes=state.classes)
         return report
-
-    def embed_parts(self, rows: Tensor, phase: Phase, step: int) -> list[Tensor]:
-        """Return h_i of the rows of a round: of D_u, of D_r in train mode, and of held-out ones without a gradient."""
-        # D_r comes first: in train mode it moves running statistics, which a gradient in eval mode still needs as they
-        # were when it went forward.
-        state, parts = self.state, batches.parts_of(rows, phase.joint)
-        found = [torch.zeros(0, state.model.embedding)] * len(parts)
-        for place in (REMAINING, FORGET, HELD_OUT):
-            if len(parts[place]):
-                state.networks.train(place == REMAINING)
-                with torch.set_grad_enabled(torch.is_grad_enabled() and place != HELD_OUT):
-                    found[place] = state.embed(parts[place], phase, step)
-        state.networks.eval()
-        return found
-
-    def round_of(self, rule: JointRounds, g: Sequence[Tensor], gradients: Sequence[Tensor], omega: float) -> float:
-        """Take one round's step; return ‖θ_after − θ_before‖²."""
-        before = self.state.snapshot()
-        rule.descend(g, gradients, omega)
-        return self.state.change_squared(before)
 
     def _under_way_dict(self) -> dict[str, Any]:
         """Return what must be known of a phase to go on with its next part."""
@@ -580,7 +600,7 @@ class Role(ABC):
         for parameter, gradient in zip(rule.parameters, content["gradients"], strict=True):
             parameter.grad = None if gradient is None else gradient.to(state.device)
         state.networks.train(phase.train_mode)
-        drawn = batches.draw(state.sets, phase.over, phase.plan, state.ids_for(phase.over))
+        drawn = self._drawn(phase)
         report = Report.FromString(bytes.fromhex(content["report"]))
         before = [one.to(state.device) for one in content["before"]]
         self.under_way = PhaseUnderWay(phase, rule, drawn, report, before, content["steps"])

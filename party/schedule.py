@@ -1,13 +1,16 @@
 """Schedules that hide the way between parties: batches under way at once, and several steps for one exchange.
 
 `overlap` n: a passive party sends n more batches before it waits for the first one's gradient. A gradient is then taken
-at the parameters that its embedding was computed with, and applied to those of now, n steps later.
+at the parameters that its embedding was computed with, and applied to those of now, n steps later; where a phase goes
+on in the next one, also across its end.
 
 `local_steps` q (FedBCD): every party takes q steps for one exchange. The first is the exact one; for the others a
 passive party keeps the gradient that came, and the active party the embeddings, and each computes its own part anew.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +26,7 @@ class Schedule:
 
     overlap: int
     local_steps: int
+    goes_on: bool = False
 
     @classmethod
     def of(cls, phase: Phase) -> "Schedule":
@@ -31,7 +35,7 @@ class Schedule:
         if overlap > MOST_OVERLAP or steps > MOST_LOCAL_STEPS:
             allowed = f"up to {MOST_OVERLAP} and {MOST_LOCAL_STEPS} are known here"
             raise PartyError("coordinator", f"asked for {overlap} batches under way and {steps} local steps; {allowed}")
-        return cls(overlap, steps)
+        return cls(overlap, steps, phase.schedule.goes_on)
 
 
 class Earlier:
@@ -47,7 +51,46 @@ class Earlier:
         out: Tensor = torch.func.functional_call(self._network, self.parameters, (batch,))
         return out
 
-    def hand_over(self) -> None:
-        """Give the gradients of the copies to the network's own parameters."""
-        for name, one in self._network.named_parameters():
-            one.grad = self.parameters[name].grad
+    def gradients(self) -> list[Tensor | None]:
+        """Return the gradients of the copies, in the order of the network's parameters."""
+        return [one.grad for one in self.parameters.values()]
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """A batch whose embedding was sent, and whose gradient has not come yet."""
+
+    phase: Phase
+    step: int
+    rows: Tensor
+    of_rows: int  # of the whole phase
+    embedding: Tensor
+    earlier: Earlier | None  # where batches overlap
+
+
+@dataclass(frozen=True)
+class Late:
+    """A batch's gradient that has come and waits for its turn to be applied."""
+
+    phase: Phase  # that its embedding was sent in; the one it is applied in may be the next
+    step: int
+    rows: Tensor
+    gradient: Tensor  # of the embedding
+    of_parameters: list[Tensor | None]  # as they were when the embedding was computed
+
+    def hand_over(self, network: nn.Module) -> None:
+        """Give the gradients to the network's own parameters."""
+        for one, gradient in zip(network.parameters(), self.of_parameters, strict=True):
+            one.grad = gradient
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all of it as tensors and plain values."""
+        content = {name: getattr(self, name) for name in ("step", "rows", "gradient", "of_parameters")}
+        return {**content, "phase": self.phase.SerializeToString().hex()}
+
+    @classmethod
+    def restored(cls, content: Mapping[str, Any], device: torch.device) -> "Late":
+        """Return what `state_dict` told of."""
+        on_device = [None if one is None else one.to(device) for one in content["of_parameters"]]
+        phase = Phase.FromString(bytes.fromhex(content["phase"]))
+        return cls(phase, content["step"], content["rows"], content["gradient"], on_device)

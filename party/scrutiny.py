@@ -113,7 +113,7 @@ def _work(joint: JointStatement, account: Account, offline: bool) -> Iterator[st
     ):
         if saved is None or saved["name"] != name:
             yield f"it calls the model {when} {name!r}, and that name was not given to the model as it was then"
-    if not fits_clocks(joint.time, account.began, time := now()):
+    if not fits_clocks(joint.time, account.began, time := now(not_before=account.began)):
         yield f"it is of {joint.time}, and the work here was from {account.began} to {time}: set the clocks"
 
 

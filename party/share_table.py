@@ -6,12 +6,11 @@ tell from the table, or from an answer, which ids it was made for.
 
 import hashlib
 import os
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedora_vfl.wire.masking import slots_in_third
+from fedora_vfl.wire.masking import POINT_BYTES, slots_in_third
 
 SALT_BYTES = 16
 _PERSON = b"fedora-slots"
@@ -27,18 +26,19 @@ def fresh_salt() -> bytes:
     return os.urandom(SALT_BYTES)
 
 
-def digests(points: Sequence[bytes], salt: bytes) -> Words:
+def digests(points: bytes, salt: bytes) -> Words:
     """Return five words for every doubly hidden id: what hides its answer, and where its slots are."""
     size, blake2b = 8 * _WORDS, hashlib.blake2b
-    whole = b"".join(blake2b(point, digest_size=size, salt=salt, person=_PERSON).digest() for point in points)
+    each = (points[at : at + POINT_BYTES] for at in range(0, len(points), POINT_BYTES))
+    whole = b"".join(blake2b(one, digest_size=size, salt=salt, person=_PERSON).digest() for one in each)
     return np.frombuffer(whole, dtype="<u8").reshape(-1, _WORDS)
 
 
-def made(points: Sequence[bytes], answers: Words, *, room_for: int) -> tuple[bytes, Words]:
+def made(points: bytes, answers: Words, *, room_for: int) -> tuple[bytes, Words]:
     """Return a salt and a table in which these ids have these answers.
 
     Args:
-        points: What stands for the ids, different for each.
+        points: What stands for the ids, different for each, one after the other.
         answers: Two words for each.
         room_for: The number of ids that the table seems to be made for.
     """

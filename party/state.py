@@ -162,11 +162,19 @@ class PartyState:
 
     def embed(self, rows: Tensor, phase: Phase, step: int, network: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """Return h_i = φ_i(A_i; θ_i) for some rows, or with other parameters by a network that has them."""
+        return self.embedded(self.batch(rows, phase, step), network)
+
+    def batch(self, rows: Tensor, phase: Phase, step: int) -> Tensor:
+        """Return what the bottom model is given of some rows; no parameter has a part in it."""
         assert self.inputs is not None
         batch = self.inputs.batch(rows)
         if batch.dim() == 4 and (phase.augmentation.flip or phase.augmentation.shift):
             batch = augment(batch, phase.augmentation, phase.plan.seed, step)
-        return (network or self.networks["bottom"])(batch.to(self.device))
+        return batch.to(self.device)
+
+    def embedded(self, batch: Tensor, network: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """Return h_i of a batch that was prepared."""
+        return (network or self.networks["bottom"])(batch)
 
     def move_to(self, device: torch.device) -> None:
         """Compute on this device from now on."""

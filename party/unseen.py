@@ -19,27 +19,30 @@ class Standing:
     tolerance: float  # differences below it are none
     unseen_rows: int  # that γ comes from
     mean_loss: float  # of these, not cut off
-    held_out_accuracy: float  # of held-out rows of classes that remain
-    held_out_rows: int
+    right: Tensor  # of held-out rows of classes that remain: which the model gets right
 
     @property
     def holds(self) -> bool:
         """Whether D_u is neither surer than rows never seen nor less sure."""
         return self.unseen_level is not None and abs(self.forgotten_level - self.unseen_level) <= self.tolerance
 
-    def keeps(self, first: float, compare: Compare) -> bool:
-        """Tell whether the accuracy is still that of the first comparison, but for what is allowed and for chance."""
-        error = math.sqrt(first * (1 - first) / self.held_out_rows) if self.held_out_rows else 0.0
-        return self.held_out_accuracy >= first - compare.loss_of_accuracy - compare.errors * error
+    def keeps(self, first: Tensor, compare: Compare) -> bool:
+        """Tell whether as many rows are right as at the first comparison, but for what is allowed and for chance.
 
-    def figures(self, first: float, compare: Compare) -> dict[str, float]:
+        The rows are the same: only those whose answer has changed can differ by chance, and their number is what
+        McNemar's test goes by.
+        """
+        lost, won = int((first & ~self.right).sum()), int((~first & self.right).sum())
+        return lost - won <= compare.loss_of_accuracy * len(first) + compare.errors * math.sqrt(lost + won)
+
+    def figures(self, first: Tensor, compare: Compare) -> dict[str, float]:
         """Return what is told of it."""
         known = {} if self.unseen_level is None else {"unseen_level": self.unseen_level, "tolerance": self.tolerance}
         return {
             "forgotten_level": self.forgotten_level,
             **known,
             "unseen_rows": float(self.unseen_rows),
-            "held_out_accuracy": self.held_out_accuracy,
+            "held_out_accuracy": float(self.right.double().mean()) if len(self.right) else 0.0,
             "accuracy_kept": float(self.keeps(first, compare)),
         }
 
@@ -56,13 +59,11 @@ def stand(
     each, alike = each.clamp(max=λ), alike.clamp(max=λ)
     spread = sum(float(one.var(unbiased=False)) / len(one) for one in (each, alike) if len(one))
     kept = ~torch.isin(held_out_labels, gone)
-    right = (held_out.argmax(dim=1) == held_out_labels)[kept]
     return Standing(
         forgotten_level=float(each.mean()),
         unseen_level=float(alike.mean()) if len(alike) else None,
         tolerance=compare.errors * math.sqrt(spread),
         unseen_rows=len(alike),
         mean_loss=mean_loss,
-        held_out_accuracy=float(right.double().mean()) if len(right) else 0.0,
-        held_out_rows=len(right),
+        right=(held_out.argmax(dim=1) == held_out_labels)[kept],
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 
 import grpc
@@ -11,6 +12,7 @@ from fedora_vfl.wire.link import Link
 from fedora_vfl.wire.meter import Meter
 from party.alignment import Terms
 from party.exchange import ExchangeLink
+from party.masked_before import MaskedBefore
 from party.private_alignment import PrivateAlignment
 from protos.fedora.v1.control_pb2 import Aligned
 from protos.fedora.v1.exchange_pb2 import Order, Parcel
@@ -50,6 +52,7 @@ class Outcome:
         self.aligned: dict[str, Aligned | None] = {}
         self.recorded: dict[tuple[str, str], list[bytes]] = {}  # by sender and receiver
         self.meters: dict[str, Meter] = {}
+        self.told: set[tuple[int, int]] = set()  # to the coordinator: how much is done, and of how much
 
     @property
     def traffic(self) -> bytes:
@@ -69,15 +72,26 @@ def aligned(
     padding: int | None = None,
     job: str = "job",
     timeout: float = TIMEOUT,
+    before: Mapping[str, MaskedBefore] | None = None,
+    agree: Mapping[str, Callable[[], None]] | None = None,
+    beside: AbstractAsyncContextManager[None] | None = None,
 ) -> Outcome:
     """Align the ids of an active party, each with its set, with those of passive ones.
 
     `changes` are what some senders do to their parcels: passive parties by name, and the active party as `active`.
+    `before` is what processes have masked in earlier attempts, `agree` what parties' policies say, by name, too.
+    All of it happens within `beside`.
     """
     outcome, names = Outcome(), tuple(passive)
 
     def terms(name: str) -> Terms:
-        return Terms(job, name, "active", names, folder / name, threads=2, padding=padding)
+        memory, asked = (before or {}).get(name), (agree or {}).get(name)
+        return Terms(
+            job, name, "active", names, folder / name, threads=2, padding=padding, before=memory, agree=asked, tell=tell
+        )
+
+    async def tell(done: int, due: int) -> None:
+        outcome.told.add((done, due))
 
     async def run() -> None:
         works, links = {}, []
@@ -109,5 +123,9 @@ def aligned(
                 outcome.orders[name] = task.result()
             outcome.aligned[name] = sides[name].aligned
 
-    asyncio.run(run())
+    async def within() -> None:
+        async with beside or nullcontext():
+            await run()
+
+    asyncio.run(within())
     return outcome

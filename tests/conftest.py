@@ -1,6 +1,7 @@
 """What many tests need: small data, jobs, and clusters of real processes that are always stopped again."""
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,16 +9,33 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from hypothesis import settings
 
 from coordinator.job import Job
 from fedora_vfl.certificates.trust import as_options
+from fedora_vfl.cluster import local
 from fedora_vfl.cluster.runs import run_locally
 from fedora_vfl.settings.federation import Deadlines, load_federation
 from fedora_vfl.settings.files import check
 from protos.fedora.v1.control_pb2 import Event
+from tests.warm import WarmStart
+
+# A machine that is busy with other things takes its time: that is no failure of what is tested.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 # Equal to the bit needs equal threads: one here, and one in every party that the local launcher starts on few cores.
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def warm() -> Iterator[None]:
+    """Start the members of clusters from a process that has imported what they need."""
+    warm_start = WarmStart()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "start_process", warm_start)
+        yield
+    warm_start.close()
 
 
 class Training:

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from coordinator.job import Job
-from coordinator.methods import Method, PhaseOutcome, R, Rollback
+from coordinator.methods import Method, PhaseOutcome, R, Rollback, phases_in
 from coordinator.methods.training import learning_rate
 from fedora_vfl.sampling.seeds import derive
 from fedora_vfl.settings.model import Model
@@ -138,11 +138,9 @@ class Unlearning:
         self.omega: Any = None
         self.push: list[Tensor] = []
         self.g: list[Tensor] = []
-        self.optimizer: torch.optim.Optimizer | None = None
-        self.support = [torch.zeros_like(one) for one in self.parameters]
         self.losses: list[float] = []  # L_u of every unlearning phase
         self.checkpoints: list[Any] = []
-        self.standing: dict[str, float] = {}  # of the first and the last comparison
+        self.standing: dict[str, Any] = {}  # of the first and the last comparison
 
     def perform(self, method: Method[R]) -> R:
         try:
@@ -151,7 +149,8 @@ class Unlearning:
                 if isinstance(phase, Rollback):
                     self._rollback(phase.checkpoints)
                 else:
-                    outcome = self._run(phase)
+                    outcomes = [self._run(one) for one in phases_in(phase)]
+                    outcome = replace(outcomes[-1], earlier=tuple(outcomes[:-1]))
                 phase = method.send(outcome)
         except StopIteration as stop:
             value: R = stop.value
@@ -159,10 +158,7 @@ class Unlearning:
 
     def _run(self, phase: Phase) -> PhaseOutcome:
         if phase.checkpoint:
-            moments = self.optimizer.state_dict() if self.optimizer else None
-            self.checkpoints.append(
-                copy.deepcopy((self._values(), self.omega, self.push, self.g, moments, self.support))
-            )
+            self.checkpoints.append(copy.deepcopy((self._values(), self.omega, self.push, self.g)))
         if phase.HasField("joint") or phase.update.HasField("retreat"):
             return self._run_joint(phase)
         before = self._values()
@@ -202,32 +198,24 @@ class Unlearning:
             total += float(each.detach().sum())
             torch.autograd.backward(each.sum() if phase.loss.reduction == Loss.SUM else each.sum() / count)
         self.g = [one.grad.clone() if one.grad is not None else torch.zeros_like(one) for one in self.parameters]
-        if rule.taking_away:
-            self.g = [g * (g * one.detach() < 0) for g, one in zip(self.g, self.parameters, strict=True)]
         loss = total if phase.loss.reduction == Loss.SUM else total / count
         self.losses.append(loss)
-        most = rule.omega_max or math.inf
         if rule.form == DualAscent.SCALAR:
             before = 0.0 if phase.update.fresh or self.omega is None else self.omega
-            self.omega = min(most, max(0.0, before + rule.sigma * (rule.gamma - loss)))
+            self.omega = max(0.0, before + rule.sigma * (rule.gamma - loss))
             self.push = [self.omega * one for one in self.g]
         else:
             fresh = phase.update.fresh or self.omega is None
             before = [torch.zeros_like(one) for one in self.g] if fresh else self.omega
-            measured = [g / (float(g.square().mean().sqrt()) or 1.0) for g in self.g] if rule.normalised else self.g
-            pairs = zip(before, measured, strict=True)
-            self.omega = [(old + rule.sigma * (rule.gamma - g)).clamp(0, most) for old, g in pairs]
+            pairs = zip(before, self.g, strict=True)
+            self.omega = [(old + rule.sigma * (rule.gamma - g)).clamp(0) for old, g in pairs]
             self.push = [g * omega for g, omega in zip(self.g, self.omega, strict=True)]
         return total / count
 
     def _descend(self, phase: Phase, batches: list[Tensor]) -> float:
-        """Primal descent: Θ ← Θ − τ(∇L_r − push + ρ(Θ − Θ_init)), by plain steps or by Adam."""
+        """Primal descent: Θ ← Θ − τ(∇L_r − push + ρ(Θ − Θ_init))."""
         rule = phase.update.primal_descent
-        if phase.update.fresh or self.optimizer is None:
-            adam = rule.WhichOneof("step") == "adam"
-            self.optimizer = torch.optim.Adam(self.parameters) if adam else torch.optim.SGD(self.parameters)
-            self.support = [torch.zeros_like(one) for one in self.parameters]
-        self.optimizer.param_groups[0]["lr"] = rule.adam.lr if rule.WhichOneof("step") == "adam" else rule.sgd.lr
+        optimizer = torch.optim.SGD(self.parameters, lr=rule.tau)
         total = 0.0
         for batch in batches or [torch.arange(0)]:
             self._clear()
@@ -237,21 +225,10 @@ class Unlearning:
                 torch.autograd.backward(each.mean())
             for place, one in enumerate(self.parameters):
                 gradient = torch.zeros_like(one) if one.grad is None else one.grad
-                if rule.fade:
-                    self.support[place] += gradient * gradient
-                push = None
                 if rule.push == PrimalDescent.AS_IT_IS and self.push:
-                    push = self.push[place]
-                if rule.push == PrimalDescent.BALANCED:
-                    length = float(self.g[place].norm())
-                    push = self.push[place] * (float(gradient.norm()) / length) if length else self.push[place]
-                gradient = gradient if push is None else gradient - push
+                    gradient = gradient - self.push[place]
                 one.grad = gradient + rule.rho * (one.detach() - self.initial[place]) if rule.rho else gradient
-            self.optimizer.step()
-            if rule.fade:
-                with torch.no_grad():
-                    for one, support in zip(self.parameters, self.support, strict=True):
-                        one.mul_(1 - rule.fade / (1 + support / (1e-5 * float(support.mean()))))
+            optimizer.step()
         count = sum(len(batch) for batch in batches)
         return total / count if count else math.nan
 
@@ -280,8 +257,11 @@ class Unlearning:
         return PhaseOutcome(0, 0.0, 0.0, 0.0, 0.0, {"active": found}, within_bounds=within)
 
     def _some(self, phase: Phase, which: Any, count: int, k: int) -> Tensor:
-        rows, seed = self.sets[which], derive(phase.plan.seed, which, k)
-        return rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:count]]
+        rows = self.sets[which]
+        in_a_pass = len(rows) // count
+        draw = torch.Generator().manual_seed(derive(phase.plan.seed, which, k // in_a_pass))
+        order = torch.randperm(len(rows), generator=draw)
+        return rows[order[: in_a_pass * count].reshape(in_a_pass, count)[k % in_a_pass]]
 
     def _mode(self, train: bool) -> None:
         self.joint.bottoms.train(train)
@@ -298,18 +278,18 @@ class Unlearning:
         rule = phase.update.compare
         standing = stand(logits[0], labels[forget], logits[1], labels[held_out], gone, rule)
         if phase.update.fresh:
-            self.standing = {"accuracy": standing.held_out_accuracy}
-        self.standing["level"] = standing.mean_loss
-        return standing.figures(self.standing["accuracy"], rule), standing.holds
+            self.standing = {"right": standing.right, "mean loss": standing.mean_loss}
+        return standing.figures(self.standing["right"], rule), standing.holds
 
     def _rounds(self, phase: Phase) -> None:
         """θ ← θ − η·rms(θ_init)·Adam(∇L_r − push + ρ(θ − θ_init)), the push balanced and without what raises L_r."""
         rule, joint = phase.update.joint_rounds, phase.joint
-        ceiling = max(rule.ceiling, self.standing.get("level", 0.0))
-        means, squares = ([torch.zeros_like(one) for one in self.parameters] for _ in range(2))
+        ceiling = max(rule.ceiling, self.standing.get("mean loss", 0.0))
         if phase.update.fresh:
-            self.support = [torch.zeros_like(one) for one in self.parameters]
-        self.omega = 0.0 if rule.form == DualAscent.SCALAR else [torch.zeros_like(one) for one in self.parameters]
+            self.means, self.squares = ([torch.zeros_like(one) for one in self.parameters] for _ in range(2))
+            self.omega = 0.0 if rule.form == DualAscent.SCALAR else [torch.zeros_like(one) for one in self.parameters]
+            self.steps = 0
+        means, squares = self.means, self.squares
         for k in range(joint.rounds):
             rows = self._some(phase, Samples.REMAINING, joint.remaining, k)
             self._mode(True)
@@ -326,16 +306,22 @@ class Unlearning:
                     each = phase.loss.uncertainty.omega * (2 * entropy - torch.log(torch.tensor(float(p.shape[1]))))
                 else:
                     each = functional.cross_entropy(logits, self.joint.labels[rows], reduction="none")
-                each = each.clamp(max=ceiling)
-                loss = float(each.detach().mean())
+                loss = float(each.detach().clamp(max=ceiling).mean())
                 self.losses.append(loss)
-                g = self._gradients(each.mean())
+                below = each.detach() < ceiling
+                if phase.loss.WhichOneof("form") == "cross_entropy":
+                    own = self.joint.labels[rows][:, None] == torch.arange(logits.shape[1])
+                    each = -(logits[own] - logits.masked_fill(own, -torch.inf).logsumexp(dim=1))
+                g = self._gradients((each * below).mean())
                 gate = float(loss < ceiling)
-                if rule.form == DualAscent.SCALAR:
+                if rule.form == DualAscent.SCALAR and gate:
                     raised = self.omega + rule.sigma / ceiling * (ceiling - loss)
-                    gate = self.omega = min(rule.omega_max, max(0.0, raised)) if gate else 0.0
+                    gate = self.omega = min(rule.omega_max, max(0.0, raised))
+                elif rule.form == DualAscent.SCALAR:
+                    self.omega = 0.0
             if g is not None:
                 self.g, self.push = g, [torch.zeros_like(one) for one in g]
+            self.steps += 1
             for place, one in enumerate(self.parameters):
                 total = gradients[place]
                 if g is not None and gate:
@@ -346,16 +332,13 @@ class Unlearning:
                 means[place].add_(total, alpha=1 - 0.9)
                 squares[place] = squares[place] * 0.9
                 squares[place].addcmul_(total, total, value=1 - 0.9)
-                rising = 1 - 0.9 ** (k + 1)
+                rising = 1 - 0.9**self.steps
                 size = float(self.initial[place].square().mean().sqrt())
-                falling = 1 - k / joint.rounds if rule.falling else 1.0
+                length = rule.step * min(1.0, self.steps / 5)
+                length *= 1 - k / joint.rounds if rule.falling else 1.0
                 with torch.no_grad():
                     direction = (means[place] / rising) / ((squares[place] / rising).sqrt() + 1e-12)
-                    one.sub_(direction, alpha=rule.step * size * falling)
-                    self.support[place] += gradients[place] * gradients[place]
-                    if rule.fade and float(self.support[place].mean()):
-                        ν = 1e-5 * float(self.support[place].mean())
-                        one.mul_(1 - rule.fade / (1 + self.support[place] / ν))
+                    one.sub_(direction, alpha=length * size)
 
     def _joint_push(self, rule: Any, place: int, g: Tensor, gradient: Tensor) -> Tensor:
         weight: Any = self.omega
@@ -376,12 +359,8 @@ class Unlearning:
         return [torch.zeros_like(one) if gradient is None else gradient for one, gradient in pairs]
 
     def _rollback(self, checkpoints: int) -> None:
-        values, self.omega, self.push, self.g, moments, self.support = self.checkpoints[-checkpoints]
+        values, self.omega, self.push, self.g = self.checkpoints[-checkpoints]
         del self.checkpoints[-checkpoints:]
-        if self.optimizer and moments:
-            self.optimizer.load_state_dict(moments)
-        else:
-            self.optimizer = None
         with torch.no_grad():
             for one, value in zip(self.parameters, values, strict=True):
                 one.copy_(value)

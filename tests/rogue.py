@@ -1,7 +1,6 @@
 """A party that breaks one rule: python -m tests.rogue FAULT --config PARTY.yaml"""
 
 import asyncio
-import dataclasses
 import math
 import sys
 from collections.abc import Callable
@@ -64,9 +63,9 @@ CHANGES: dict[str, Change] = {
     "rows": tensor(lambda values: values[:-1]),
     "width": tensor(lambda values: values[:, :-1]),
     "encoding": tensor(lambda values: values, "float16"),
-    "step": lambda parcel: dataclasses.replace(parcel, step=parcel.step + 1),
-    "phase": lambda parcel: dataclasses.replace(parcel, phase=parcel.phase + 1),
-    "kind": lambda parcel: dataclasses.replace(parcel, kind=Kind.GRADIENT),
+    "step": lambda parcel: parcel._replace(step=parcel.step + 1),
+    "phase": lambda parcel: parcel._replace(phase=parcel.phase + 1),
+    "kind": lambda parcel: parcel._replace(kind=Kind.GRADIENT),
 }
 
 
@@ -229,18 +228,16 @@ def other_order(parcel: Parcel) -> Parcel:
 def record_embeddings() -> None:
     """As active party, keep all that the first passive party sends, in a file beside the own party file."""
     path = Path(sys.argv[sys.argv.index("--config") + 1]).with_name("recorded.safetensors")
-    receive, kept = TensorExchange.receive, list[Tensor]()
+    arrived, kept = TensorExchange.arrived, list[Tensor]()
 
-    async def recorded(
-        self: TensorExchange, kind: Kind, phase: Phase, step: int, rows: Tensor, *, timeout: float
-    ) -> Tensor:
-        tensor = await receive(self, kind, phase, step, rows, timeout=timeout)
+    def recorded(self: TensorExchange, kind: Kind, phase: Phase, step: int, rows: Tensor) -> Tensor:
+        tensor = arrived(self, kind, phase, step, rows)
         if self.link.peer == "passive-1":
             kept.append(tensor.clone())
             save_file({"embeddings": torch.cat(kept)}, path)
         return tensor
 
-    TensorExchange.receive = recorded  # type: ignore[method-assign]
+    TensorExchange.arrived = recorded  # type: ignore[method-assign]
 
 
 # What no report can truly say; the job's seed tells which of them is said.

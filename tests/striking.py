@@ -1,7 +1,8 @@
 """A member that strikes itself at named instants: python -m tests.striking ROLE FOLDER BLOW PLACES --config FILE
 
 ROLE is `coordinator` or `party`. PLACES is JSON, `{"commit.after": 4}`: the fourth time that a process of this member
-reaches that instant, once in all its processes, which a file in FOLDER remembers. BLOW is `kill` or `full`: a disk.
+reaches that instant, once in all its processes, which a file in FOLDER remembers. BLOW is `kill`, `stop` or `full`: a
+disk.
 """
 
 import json
@@ -11,6 +12,8 @@ import sys
 from pathlib import Path
 
 from fedora_vfl import fault_points
+
+SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 
 
 def install(folder: Path, blow: str, places: dict[str, int]) -> None:
@@ -23,8 +26,9 @@ def install(folder: Path, blow: str, places: dict[str, int]) -> None:
         seen[name] += 1
         if seen[name] >= places[name] and not (folder / name).exists():
             (folder / name).touch()
-            if blow == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
+            if blow in SIGNALS:
+                os.kill(os.getpid(), SIGNALS[blow])
+                return
             raise OSError(28, "No space left on device", "the disk")
 
     fault_points.strike = strike

@@ -226,6 +226,19 @@ def test_a_model_can_be_measured_when_few_rows_are_held_out() -> None:
     assert "mia_asr" not in figures and "mia_auc" not in figures, "no held-out row of these classes"
 
 
+@pytest.mark.parametrize(("smallest_group", "told"), [(0, True), (5, True), (6, False)])
+def test_few_rows_to_forget_are_not_shown_to_be_the_last_of_a_class(smallest_group: int, told: bool) -> None:
+    labels = some_classes(TRAIN + TEST)
+    labels[:TRAIN][labels[:TRAIN] == 3] = 2
+    labels[:5] = 3
+    state = state_of(labels, forget=torch.arange(5))
+    kept = recorded(state, logits_of(labels, 5.0))
+    assessor = Assessor(state, smallest_group=smallest_group)
+    assert ("forgotten_classes_accuracy" in assessor.figures(kept)) == told
+    (about,) = assessor.about("test_accuracy", kept)
+    assert (len(about) < TEST) == told
+
+
 def test_figures_over_rows_that_were_not_recorded_are_the_coordinator_s_fault() -> None:
     labels = some_classes(TRAIN + TEST)
     state = state_of(labels, forget=torch.arange(5))

@@ -25,7 +25,6 @@ from fedora_vfl.cluster.preparation import prepare
 from fedora_vfl.cluster.runs import keep
 from fedora_vfl.cluster.submission import submit
 from fedora_vfl.errors import CertificateError, DataError, FedoraError, PartyError, SettingsError
-from fedora_vfl.process.health import UP, ask
 from fedora_vfl.sampling.seeds import derive
 from fedora_vfl.settings.federation import Federation, load_federation
 from fedora_vfl.settings.files import parse
@@ -49,6 +48,7 @@ from protos.fedora.v1.failure_pb2 import Failure
 from tests.conftest import Training, as_job, write_people, write_yaml
 from tests.lying_coordinator import UNTRUE
 from tests.rogue import LIES
+from tests.stalls import STALL_SECONDS, stall
 from tests.test_faults import DEADLINES, LONG
 
 Submit = Callable[[dict[str, Any]], Coroutine[Any, Any, dict[str, Any]]]
@@ -56,7 +56,6 @@ Content = dict[str, Any]
 T = TypeVar("T")
 
 SUBMIT = DESCRIPTOR.services_by_name["Jobs"].methods_by_name["Submit"]
-STALL_SECONDS = 1.0  # longer than a process may keep others waiting for whatever one message holds
 
 
 def hole(reason: str) -> pytest.MarkDecorator:
@@ -378,20 +377,17 @@ def test_a_forged_folder_with_a_federation_file_of_its_own_does_not_pass(
 # Messages
 
 
-async def longest_wait(address: str, work: Coroutine[Any, Any, None]) -> float:
-    """Ask a member again and again how it is while some work lasts; return the longest that it took to answer."""
-    longest = 0.0
+async def longest_stall(cluster: LocalCluster, member: str, work: Coroutine[Any, Any, None]) -> float:
+    """Ask a member again and again how it is while some work lasts; return the longest that it kept others waiting."""
+    federation, longest = cluster.federation, 0.0
+    address = (federation.coordinator if member == COORDINATOR else federation.active).address
     async with grpc.aio.insecure_channel(address) as channel:
         await channel.channel_ready()
         task = asyncio.create_task(work)
         try:
             while not task.done() and longest < STALL_SECONDS:
-                began = time.monotonic()
-                try:
-                    await ask(channel, UP, timeout=2 * STALL_SECONDS)
-                except grpc.aio.AioRpcError as error:
-                    assert error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-                longest = max(longest, time.monotonic() - began)
+                _, stalled = await stall(channel, cluster.processes[member].pid)
+                longest = max(longest, stalled)
         finally:
             task.cancel()
     return longest
@@ -413,7 +409,7 @@ def test_a_message_of_many_small_fields_does_not_hold_up_the_active_party(tmp_pa
                 except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
                     pass  # refused before it was read
 
-            return await longest_wait(address, send())
+            return await longest_stall(cluster, "active", send())
 
     programs: dict[str, list[str]] = {COORDINATOR: [], "passive-1": [], "passive-2": []}
     assert on_cluster(tmp_path, scenario, programs=programs) < STALL_SECONDS
@@ -539,7 +535,7 @@ def test_a_job_that_names_many_people_does_not_hold_up_the_coordinator(tmp_path:
             async def send() -> None:
                 await submit_job(message.SerializeToString())
 
-            return await longest_wait(address, send())
+            return await longest_stall(cluster, COORDINATOR, send())
 
     programs: dict[str, list[str]] = {"active": [], "passive-1": [], "passive-2": []}
     assert on_cluster(tmp_path, scenario, programs=programs) < STALL_SECONDS

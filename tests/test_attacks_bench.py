@@ -3,41 +3,33 @@
 import asyncio
 import csv
 import io
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from rich.console import Console
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
 
 from coordinator.job import Job
-from coordinator.methods import UnlearningTask
-from coordinator.methods.catalogue import Fedora
-from coordinator.methods.registry import METHODS
 from coordinator.methods.training import training
 from fedora_vfl.bench.attacks import features, labels, membership, outsiders, properties
 from fedora_vfl.bench.attacks.command import Asked
 from fedora_vfl.bench.attacks.command import run as run_command
 from fedora_vfl.bench.attacks.defences import DEFENCES, NONE, Defence, distance_correlation
-from fedora_vfl.bench.attacks.one_process import OneProcess, Step, join
 from fedora_vfl.bench.attacks.report import Material, figures_csv, print_tables, write_report
 from fedora_vfl.bench.attacks.results import Figure, Results, read_results
 from fedora_vfl.bench.attacks.scenes import QUICK, WHOLE, Extent, as_cell, points
 from fedora_vfl.bench.attacks.sweep import WORK, sweep
+from fedora_vfl.bench.one_process.joining import join
+from fedora_vfl.bench.one_process.parties import Step
 from fedora_vfl.bench.paper.store import Record, Store
 from fedora_vfl.cluster.preparation import prepare
 from fedora_vfl.errors import SettingsError
-from fedora_vfl.sampling.seeds import derive
 from fedora_vfl.settings.files import check
 from fedora_vfl.wire.protocol import VERSION
 from party.rates import area_under_curve
-from party.request import resolve
-from protos.fedora.v1.control_pb2 import Request
-from tests.conftest import run
 
 TINY: Extent = replace(QUICK, income_rows=200, epochs=1, seeds=(0,), defences=(NONE, DEFENCES[3]), targets=4, steps=3)
 
@@ -245,47 +237,6 @@ def test_experiments_are_not_taken_for_settings() -> None:
 
 
 # Runs
-
-
-def test_a_run_in_one_process_equals_a_cluster_to_the_bit(tmp_path: Path) -> None:
-    content = {
-        "data": {"source": "digits", "parties": 2},
-        "model": {"embedding": 8},
-        "train": {"epochs": 2, "batch_size": 128},
-        "wire": {"encoding": "bfloat16"},
-        "forget": {"samples": 60},
-        "unlearn": {"method": "fedora", "steps": "paper", "rounds": 2},
-        "seed": 3,
-    }
-    result = run(content, tmp_path / "run")
-    job = check(json.loads(json.dumps(content)), Job, origin="test")
-    process = join(tmp_path / "run", job, NONE)
-    process.perform(training(job.train, seed=job.seed))
-    _assert_saved(process, tmp_path / "run", "original")
-
-    classes = process.active.description["classes"]["classes"]
-    train = len(process.order.train)
-    forget = resolve(Request(seed=job.seed, samples=60), process.order, process.labels[:train], classes)
-    process.forget(forget)
-    task = UnlearningTask(
-        job.train,
-        classes=10,
-        forget=60,
-        remaining=train - 60,
-        seed=derive(job.seed, "unlearn"),
-        passive=tuple(process.passive),
-        held_out_loss=result["original"]["held_out_loss"],
-    )
-    assert isinstance(job.unlearn, Fedora)
-    process.perform(METHODS.get("fedora").run(task, job.unlearn))
-    _assert_saved(process, tmp_path / "run", "unlearned")
-
-
-def _assert_saved(process: OneProcess, folder: Path, model: str) -> None:
-    for party, state in process.states.items():
-        saved = load_file(folder / "models" / party / f"{model}.safetensors")
-        for name, value in state.networks.state_dict().items():
-            assert saved[name].equal(value), f"{model}: {party} {name}"
 
 
 @pytest.fixture(scope="module")

@@ -148,12 +148,25 @@ def test_the_attack_is_rmia_s_as_it_is_written_down() -> None:
 def test_the_most_vulnerable_rows_are_those_the_original_gave_away() -> None:
     one = world()
     auditor = Auditor(one.notes, one.ids)
-    chosen, _ = auditor.about("audit_forget_vulnerable_auc")
+    chosen, _ = auditor.about("audit_forget_vulnerable_auc", "none")
     assert len(chosen) == ROWS // 10 and set(chosen.tolist()) <= set(one.rows[FORGET].tolist())
     found = auditor.figures("none")
     assert found["audit_forget_vulnerable_auc"] > found["audit_forget_auc"]
-    assert [len(group) for group in auditor.about("audit_forget_auc")] == [ROWS, ROWS]
-    assert [len(group) for group in auditor.about("audit_ks_to_retrains")] == [ROWS]
+    assert [len(group) for group in auditor.about("audit_forget_auc", "none")] == [ROWS, ROWS]
+    assert [len(group) for group in auditor.about("audit_ks_to_retrains", "none")] == [ROWS]
+
+
+def test_a_figure_is_about_the_rows_that_some_reference_has_not_learned_from_and_no_others() -> None:
+    one = world(references=2)
+    parts = [(one.notes.shown[name].part or {}) for name in ("reference-1", "reference-2")]
+
+    def judged(group: str) -> list[int]:
+        rows = one.rows[group].tolist()
+        return [row for row in rows if any(rank(part["seed"], one.ids[row]) > part["below"] for part in parts)]
+
+    remaining, unseen = Auditor(one.notes, one.ids).about("audit_remaining_auc", "none")
+    assert remaining.tolist() == judged(REMAINING) and unseen.tolist() == judged(UNSEEN)
+    assert 0 < len(remaining) < ROWS
 
 
 def test_the_distance_of_losses_is_the_one_of_the_books() -> None:

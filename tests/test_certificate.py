@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from fedora_vfl.certificates import claims
 from fedora_vfl.certificates.attestation import commit_to
 from fedora_vfl.certificates.form import joint_of, read
-from fedora_vfl.certificates.joint import Asked, JointStatement, Parties, digest
+from fedora_vfl.certificates.joint import Asked, JointStatement, Parties, digest, fits_clocks
 from fedora_vfl.certificates.making import accept, certificate
 from fedora_vfl.certificates.statement import commit, now, open_request, request_secret, sign_statement, statement
 from fedora_vfl.certificates.trust import trusted_keys
@@ -599,6 +599,11 @@ DISHONEST: dict[str, tuple[Callable[[Content], Any], str]] = {
     "a format": (changed("format", to="fedora-certificate-0"), "format: should be 'fedora-certificate-3'"),
     "a field more": (lambda content: content.update(verdict="fine"), "verdict: unknown setting"),
     "a field less": (lambda content: content.pop("bytes"), "bytes: is missing"),
+    "a field less that means nothing": (lambda content: content["final"].pop("unseen"), "final.unseen: is missing"),
+    "a field less that goes without saying": (
+        lambda content: content["final"]["uncertainty"].pop("reduction"),
+        "final.uncertainty.reduction: is missing",
+    ),
     "a path for a name": (changed("models", "active", "after", "name", to="../x"), "models.active.after.name: "),
     "a huge number": (changed("final", "change", to=10**400), "final.change: "),
 }
@@ -1012,3 +1017,10 @@ def test_signed_text_can_be_cut_out_of_the_file_line_by_line(run: Run) -> None:
     end = lines.index("      }\n", start)
     text = "".join(["{\n", *(line.removeprefix(" " * 6) for line in lines[start + 1 : end + 1])])
     assert text == run.statements["passive-1"].statement
+
+
+def test_a_clock_that_is_set_back_while_a_job_runs_does_not_end_the_work_before_it_began() -> None:
+    began = "2999-01-01T12:00:00Z"
+    ended = now(not_before=began)
+    assert ended == began and fits_clocks(began, began, ended)
+    assert now(not_before="2000-01-01T12:00:00Z") > "2000-01-01T12:00:00Z"

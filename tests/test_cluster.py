@@ -16,6 +16,7 @@ from fedora_vfl.cluster.preparation import prepare
 from fedora_vfl.cluster.runs import keep
 from fedora_vfl.cluster.submission import submit
 from fedora_vfl.errors import DataError, PartyError, SettingsError
+from fedora_vfl.settings.federation import Deadlines
 from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.control_pb2 import Event
 from tests.conftest import Training, as_job, run, write_people, write_yaml
@@ -28,11 +29,16 @@ class Submit(Protocol):
         """Return the job's result."""
 
 
-def with_cluster(folder: Path, scenario: Callable[[LocalCluster, Submit], Awaitable[None]], rows: int = 400) -> None:
+def with_cluster(
+    folder: Path,
+    scenario: Callable[[LocalCluster, Submit], Awaitable[None]],
+    rows: int = 400,
+    deadlines: Deadlines | None = None,
+) -> None:
     """Run a scenario with a cluster that is up."""
     out = folder / "run"
     data = {"source": "csv", "path": str(write_people(folder / "people.csv", rows=rows)), "id": "person"}
-    federation = prepare(as_job({"data": data}), origin=out / "job.yaml", out=out, threads=1)
+    federation = prepare(as_job({"data": data}), origin=out / "job.yaml", out=out, threads=1, deadlines=deadlines)
 
     async def play() -> None:
         async with LocalCluster(out, federation) as cluster:
@@ -156,7 +162,8 @@ def test_a_second_process_of_one_name_is_refused_and_the_first_goes_on(tmp_path:
         cluster.processes["passive-1"] = first
         assert (await submit({"train": {"epochs": 1}}))["rows"]["train"] > 0
 
-    with_cluster(tmp_path, scenario)
+    # So long it could be the same process, whose old connection nobody knows to be dead.
+    with_cluster(tmp_path, scenario, deadlines=Deadlines(join=60, silence=4))
 
 
 def test_the_ledger_adds_up_to_the_prediction_in_every_encoding(tmp_path: Path) -> None:

@@ -220,3 +220,18 @@ def test_one_object_of_an_encoding_serves_one_end_for_the_whole_job() -> None:
         data = codec.encode(Kind.EMBEDDING, training(), step, torch.ones(2, WIDTH), rows)
         codec.decode(Kind.GRADIENT, training(), memoryview(data), rows, WIDTH, lambda _: None)
     assert len(made) == 1
+
+
+def test_a_plain_embedding_is_looked_at_where_it_arrived_and_a_gradient_is_copied() -> None:
+    link, rows = Link("float32", feedback=False), torch.arange(3)
+    sent = torch.randn(3, WIDTH, generator=torch.Generator().manual_seed(0))
+    data = bytes(link.passive.encode(Kind.EMBEDDING, training(), 1, sent, rows))
+
+    def arrives(codec: Codec, kind: Kind) -> Tensor:
+        return codec.decode(kind, training(), memoryview(data), rows, WIDTH, lambda _: None)
+
+    embedding, gradient = arrives(link.active, Kind.EMBEDDING), arrives(link.passive, Kind.GRADIENT)
+    assert torch.equal(embedding, sent) and torch.equal(gradient, sent)
+    assert embedding.data_ptr() == torch.frombuffer(data, dtype=torch.float32).data_ptr()
+    assert gradient.data_ptr() != embedding.data_ptr()
+    assert gradient.data_ptr() % 64 == 0

@@ -282,6 +282,15 @@ def test_many_short_rounds_are_told_in_few_lines_the_last_one_always() -> None:
     assert all("L_u" in line and "Ω" in line for line in lines if "unlearning" in line)
 
 
+def test_rounds_that_are_told_at_the_end_of_their_phase_keep_their_numbers() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    begun, *rounds = events(("recovery", 1), *(("recovery", round) for round in range(1, 13)))
+    with Follower(console) as follow:
+        for event in (begun, *(one for one in rounds if one.WhichOneof("content") == "finished")):
+            follow(event)
+    assert "recovery  round 12" in console.file.getvalue().splitlines()[-1]  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("terminal", [False, True])
 def test_a_stage_that_ends_leaves_a_line_and_the_next_one_its_introduction(terminal: bool) -> None:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=100, _environ={})

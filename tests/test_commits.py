@@ -2,6 +2,8 @@
 
 import asyncio
 import dataclasses
+import errno
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -10,14 +12,15 @@ import numpy as np
 import pytest
 import torch
 
+from coordinator.blame import is_passing
 from coordinator.journal import InMemory, Journal
 from coordinator.pace import FEW_STEPS, PROBE_STEPS, SHARE, Pace
 from fedora_vfl.cluster.local import loopback_federation
-from fedora_vfl.errors import DataError, PartyError
+from fedora_vfl.errors import DataError, PartyError, from_failure, to_failure, unwritten
 from fedora_vfl.settings.federation import Deadlines
 from fedora_vfl.settings.files import check
 from fedora_vfl.wire.meter import Meter, Packed
-from party.commits import Commits, JobCommits
+from party.commits import MOST_UNCONFIRMED, Commits, JobCommits
 from party.consent import Consent
 from party.context import PartyContext
 from party.metrics import PartyMetrics
@@ -75,6 +78,8 @@ def test_a_damaged_commit_is_none(part: str, tmp_path: Path, caplog: pytest.LogC
     assert "a commit is not used" in caplog.text
     with pytest.raises(DataError, match="is damaged"):
         commits.read(2)
+    commits.write(3, state(3), confirmed=1)
+    assert 3 in commits.whole() and value(commits, 3) == 3, "the next commit does not stand on what is damaged"
 
 
 def test_commits_of_jobs_that_have_ended_are_erased(tmp_path: Path) -> None:
@@ -123,8 +128,12 @@ def test_a_party_that_is_left_out_commits_once() -> None:
 
 def test_a_phase_is_cut_into_parts_of_about_the_same_length() -> None:
     pace = Pace(10.0, clock=Time())
-    assert pace.steps("train", 1000) == PROBE_STEPS < FEW_STEPS
+    assert pace.steps("train", 1000) == pace.steps("train", FEW_STEPS) == PROBE_STEPS < FEW_STEPS
     pace.ran("train", PROBE_STEPS, PROBE_STEPS * 0.1)  # a hundred steps fit
+    assert pace.steps("test", FEW_STEPS) == PROBE_STEPS, "its steps may take some times as long"
+    pace.ran("train", PROBE_STEPS, PROBE_STEPS * 0.01)
+    assert pace.steps("test", FEW_STEPS) == FEW_STEPS
+    pace.ran("train", PROBE_STEPS, PROBE_STEPS * 0.1)
     assert pace.steps("train", 100) == 100
     assert pace.steps("train", 101) == 51
     assert pace.steps("train", 1000) == 100
@@ -155,6 +164,16 @@ def test_books_go_back_with_the_state_and_what_came_after_is_shown_apart() -> No
     new = Meter()  # of a new process, which has counted nothing yet
     new.load_state_dict(kept)
     assert new.readings() == committed and not new.uncounted()
+
+
+def test_a_coordinator_that_confirms_nothing_does_not_fill_the_disk(tmp_path: Path) -> None:
+    commits = Commits(tmp_path).of(JOB)
+    for number in range(1, MOST_UNCONFIRMED + 1):
+        commits.write(number, state(number), confirmed=0)
+    with pytest.raises(PartyError, match=f"has confirmed none of the last {MOST_UNCONFIRMED} commits"):
+        commits.write(MOST_UNCONFIRMED + 1, state(1), confirmed=0)
+    commits.write(MOST_UNCONFIRMED + 1, state(1), confirmed=MOST_UNCONFIRMED)
+    assert len(commits.numbers()) == 3
 
 
 def answered(number: int) -> dict[str, FromParty]:
@@ -230,3 +249,11 @@ def test_what_a_job_was_told_survives_a_commit_and_is_not_taken_back(tmp_path: P
         assert [one.tolist() for one in again._parts.kept()] == [[1, 2]]
         again.close()
     consent.close()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_job_waits_for_a_disk_that_somebody_can_mend(number: int) -> None:
+    error = unwritten(OSError(number, os.strerror(number)), "keys: cannot be written")
+    assert is_passing(from_failure(to_failure(error, reporter="active")))
+    gone = unwritten(FileNotFoundError(errno.ENOENT, "No such file"), "keys: cannot be written")
+    assert not is_passing(from_failure(to_failure(gone, reporter="active")))

@@ -12,16 +12,28 @@ from rich.console import Console
 
 from fedora_vfl.bench.comms.command import Asked, Teller
 from fedora_vfl.bench.comms.model import Sample, fit
-from fedora_vfl.bench.comms.points import METHODS, QUICK, WHOLE, Extent, Point, all_points, as_cell, distinct, sweeps
+from fedora_vfl.bench.comms.points import (
+    ALIGNMENT,
+    METHODS,
+    QUICK,
+    WHOLE,
+    Extent,
+    Point,
+    all_points,
+    as_cell,
+    distinct,
+    sweeps,
+)
 from fedora_vfl.bench.comms.report import Material, cells_csv, print_tables, write_report
 from fedora_vfl.bench.comms.results import Result, Results, read_results
-from fedora_vfl.bench.comms.stage import write_table
+from fedora_vfl.bench.comms.stage import TEST_ROWS, write_table
 from fedora_vfl.bench.comms.sweep import Sweep
 from fedora_vfl.bench.hosts.network import why_not
 from fedora_vfl.bench.paper.store import Store
+from fedora_vfl.wire.masking import alignment_bytes
 
 TINY = replace(
-    QUICK, rows=512, epochs=1, parties=(2,), embeddings=(8,), batches=(256,), rates=(20,), delays=(), repeats=1
+    QUICK, rows=512, epochs=1, parties=(2,), embeddings=(8,), batches=(128, 256), rates=(20,), delays=(), repeats=1
 )
 
 
@@ -195,6 +207,15 @@ def test_a_point_without_hosts_has_all_but_the_wire(tmp_path: Path) -> None:
     assert not list((tmp_path / "work").iterdir())
 
 
+def test_an_alignment_is_measured_in_a_federation_that_has_never_aligned(tmp_path: Path) -> None:
+    point = Point(ALIGNMENT, embedding=8)
+    results, _ = measure(tmp_path, [point], hosts=False)
+    cost = results.measured[point].cost
+    ids = TINY.rows + TEST_ROWS
+    assert cost["predicted"] == cost["tensor"] == alignment_bytes(ids, [ids, ids], told=ids, masking=True)
+    assert cost["tensor"] < cost["protobuf"] < 1.02 * cost["tensor"]
+
+
 @pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 def test_on_hosts_a_limit_slows_a_method_down_and_leaves_its_bytes(tmp_path: Path) -> None:
     free, slow = Point("ga", embedding=8), Point("ga", embedding=8, rate=0.4e6)
@@ -210,7 +231,8 @@ def test_a_command_says_how_to_measure_the_same_again(tmp_path: Path) -> None:
     assert Asked(tmp_path, quick=True, loopback=True).command == "fedora bench comms --quick --loopback"
     columns = "method,parties,embedding,batch,dtype,tls,rate,delay,whole_packets,predicted"
     assert cells_csv(Results({}, {}, 0)).startswith(columns)
-    assert set(sweeps(QUICK)) == {"parties", "embedding", "batch", "dtype", "tls", "whole_packets", "rate"}
+    others = {"embedding", "batch", "dtype", "tls", "whole_packets", "rate"}
+    assert set(sweeps(QUICK)) == {"parties", "alignment", *others}
 
 
 def test_the_table_has_columns_for_every_party(tmp_path: Path) -> None:

@@ -149,6 +149,21 @@ def test_the_job_is_the_one_of_fedora_demo() -> None:
     assert job["forget"] == {"ids": "/requests/poisoned.txt"}
 
 
+def test_data_that_is_cut_again_is_whole_at_any_moment(tmp_path: Path) -> None:
+    script = services()["data"]["command"][2].replace("$$", "$").replace("/data/", f"{tmp_path}/data/")
+    script = script.replace("fedora data", "true").replace("/tmp/parts", f"{tmp_path}/parts")
+    for name in ("data/active", "data/requests", "parts"):
+        (tmp_path / name).mkdir(parents=True)
+    for name, text in (("active.csv", "id\n1\n"), ("poisoned.txt", "1\n")):
+        (tmp_path / "parts" / name).write_text(text)
+    before = tmp_path / "data" / "active" / "active.csv"
+    before.write_text("id\n0\n")
+    with before.open() as reading:
+        subprocess.run(["sh", "-euc", script], check=True, env={"PATH": os.defpath, "PARTIES": "2"})
+        assert reading.read() == "id\n0\n", "whoever reads the file goes on with the one it has opened"
+    assert before.read_text() == "id\n1\n" and [path.name for path in before.parent.iterdir()] == ["active.csv"]
+
+
 def test_the_demo_replaces_no_model_of_another_job() -> None:
     job = load(SETTINGS / "demo.yaml", Job)
     plain = check({"forget": {"samples": 1}, "compare": ["retrain"]}, Job, origin="plain")

@@ -24,9 +24,10 @@ CASES: dict[str, dict[str, Any]] = {
         "data": {"source": "csv", "id": "person", "parties": 2, "active_features": True, "drop": 0.1, "shuffle": True},
         "train": SGD,
     },
-    "five passive parties, features at the active one, CNN, SGD": {
+    # So large a top model that gradients leave before its own are computed.
+    "five passive parties, features and a large top model at the active one, CNN, SGD": {
         "data": {**DIGITS, "parties": 5, "active_features": True},
-        "model": CNN,
+        "model": {**CNN, "top": [300, 300]},
         "train": {**SGD, "nesterov": True, "schedule": "step", "decay_every": 1, "decay": 0.5},
     },
     "two passive parties, labels only at the active one, MLP, Adam": {

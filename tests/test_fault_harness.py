@@ -8,7 +8,18 @@ import pytest
 
 from fedora_vfl import fault_points
 from fedora_vfl.bench.faults.comparing import Left, differences
-from fedora_vfl.bench.faults.plan import LINES, Fault, Ground, Kind, Trial, draw, scenario_of
+from fedora_vfl.bench.faults.plan import (
+    LINES,
+    MOST_OF_A_POINT,
+    Fault,
+    Ground,
+    Kind,
+    Trial,
+    draw,
+    every_point,
+    scenario_of,
+    spread,
+)
 from fedora_vfl.bench.faults.report import LostError, check_nothing_lost, page, rows
 from fedora_vfl.bench.faults.scenarios import SCENARIOS
 from fedora_vfl.bench.faults.striking import COUNT, FULL, KILL, Order, Orders, Striker
@@ -37,21 +48,31 @@ def test_faults_follow_from_the_seed() -> None:
     assert {scenario_of(5, number, list(SCENARIOS)) for number in range(len(SCENARIOS))} == set(SCENARIOS)
 
 
+def test_every_point_of_every_member_has_its_turn() -> None:
+    trials = every_point("training", GROUND)
+    faults = [fault for trial in trials for fault in trial.faults]
+    places = {(*fault.members, fault.point, fault.nth) for fault in faults}
+    assert len(places) == len(faults) == len(GROUND.members) * (4 + MOST_OF_A_POINT)
+    assert {("active", "party.send", 1), ("active", "party.send", 9), ("coordinator", "commit.before", 4)} <= places
+    assert all(len({fault.members for fault in trial.faults}) == len(trial.faults) for trial in trials)
+    assert spread(100, 6) == [1, 20, 40, 60, 80, 100]
+
+
 def test_a_member_counts_its_instants_and_finds_its_disk_full(tmp_path: Path) -> None:
     orders = Orders(tmp_path, "active")
     strike = Striker(orders)
     strike("commit.before")
-    assert not orders.log()
-    orders.give(Order(COUNT))
+    counting = orders.give(Order(COUNT))
+    never = orders.give(Order(KILL, "never"))
     for name in ("commit.before", "commit.after", "commit.before"):
         strike(name)
-    assert orders.log() == ["commit.before", "commit.after", "commit.before"]
-    orders.give(Order(FULL, until=2e12))
+    assert orders.log(counting) == ["commit.before", "commit.after", "commit.before"]
+    orders.take_back()
+    full = orders.give(Order(FULL, until=2e12))
     strike("commit.before")
     with pytest.raises(OSError, match="No space left"):
         strike("file.before-write")
-    orders.give(Order(KILL, "never"))
-    strike("file.before-write")
+    assert len(orders.log(full)) == 1 and not orders.log(never)
     orders.take_back()
     strike("file.before-write")
     assert fault_points.strike is None, "nobody strikes unless told"

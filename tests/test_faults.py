@@ -14,6 +14,7 @@ import grpc
 import pytest
 
 from coordinator.blame import best_reason
+from fedora_vfl.cluster import local
 from fedora_vfl.cluster.local import MOST_RESTARTS, LocalCluster, Restarts, free_address
 from fedora_vfl.cluster.preparation import prepare
 from fedora_vfl.cluster.runs import run_on
@@ -126,6 +127,11 @@ def test_a_member_that_dies_again_and_again_is_started_a_few_times() -> None:
     assert restarts.pause("active", -signal.SIGKILL) == 0
     for code in (SettingsError.exit_code, DataError.exit_code, PortError.exit_code, 0):
         assert restarts.pause("passive-1", code) is None, "starting it again would not help"
+
+
+def test_no_two_members_are_told_to_listen_at_the_same_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "PORTS", range(20_000, 20_040))
+    assert len({free_address() for _ in range(20)}) == 20
 
 
 @pytest.mark.parametrize(
@@ -259,7 +265,7 @@ def test_a_missing_party_is_named_after_the_join_deadline(tmp_path: Path) -> Non
     short = DEADLINES.model_copy(update={"join": 12})
     error, took = asyncio.run(failing_job(tmp_path, programs={"passive-2": []}, deadlines=short))
     assert str(error) == "passive-2 has not joined within 12 s"
-    assert took < 12 + 10
+    assert took < 12 + 40  # of which a busy machine takes most to start the processes
 
 
 def test_a_stranger_s_greeting_for_another_job_is_in_no_book(tmp_path: Path) -> None:

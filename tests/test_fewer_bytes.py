@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.methods.training import schedule, training
+from coordinator.methods import phases_in
+from coordinator.methods.training import training
 from coordinator.train import Train
 from fedora_vfl.bench.to_accuracy.ways import TIGHT
 from fedora_vfl.errors import PartyError
@@ -41,13 +42,13 @@ def test_forgetting_with_few_bits_accounts_for_every_byte_and_says_so(tmp_path: 
 
 
 def test_the_exact_step_has_no_schedule_and_no_look_in_between() -> None:
-    phases = list(training(Train(epochs=2), seed=1))
-    assert all(isinstance(phase, Phase) and not phase.HasField("schedule") for phase in phases)
-    assert [phase.name for phase in phases if isinstance(phase, Phase)] == ["train", "train"]
+    (step,) = training(Train(epochs=2), seed=1)
+    assert not any(phase.HasField("schedule") for phase in phases_in(step))
+    assert [phase.name for phase in phases_in(step)] == ["train", "train"]
     assert Schedule.of(Phase()) == Schedule(0, 1)
-    told = schedule(Train(overlap=3, local_steps=2))
-    assert told is not None
-    assert Schedule.of(Phase(schedule=told)) == Schedule(3, 2)
+    (step,) = training(Train(epochs=2, overlap=3, local_steps=2), seed=1)
+    told = [Schedule.of(phase) for phase in phases_in(step)]
+    assert told == [Schedule(3, 2, goes_on=True), Schedule(3, 2)]
 
 
 def test_a_schedule_beyond_what_a_party_can_hold_is_refused() -> None:

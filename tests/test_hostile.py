@@ -30,8 +30,9 @@ from protos.fedora.v1.meter_pb2 import Kind
 from protos.fedora.v1.phase_pb2 import CrossEntropy, DualAscent, Loss, Phase, Plan, Report, Samples, Sgd, Update
 from tests.fuzzing.laying_out import for_jobs
 from tests.fuzzing.running import MEMBERS, attack
-from tests.fuzzing.services import GROWTH_BYTES, STALL_SECONDS, memory
-from tests.test_attacks import Submit, longest_wait, on_cluster
+from tests.fuzzing.services import GROWTH_BYTES, memory
+from tests.stalls import STALL_SECONDS
+from tests.test_attacks import Submit, longest_stall, on_cluster
 from tests.two_faced_coordinator import CHANGES
 
 SECONDS = 4.0
@@ -255,7 +256,7 @@ def test_a_huge_message_in_a_running_job_is_held_against_its_sender(fault: str, 
                 await submit({"train": {"epochs": 3, "batch_size": 32}})
             failures.append(caught.value)
 
-        longest = await longest_wait(cluster.federation.active.address, work())
+        longest = await longest_stall(cluster, "active", work())
         return longest, memory(processes[0]) - before[0]
 
     programs = {"passive-1": ["tests.rogue", fault]}
@@ -272,6 +273,6 @@ def test_a_member_that_changes_its_messages_disturbs_nothing_but_its_own_jobs(ho
     found = asyncio.run(attack(tmp_path / "run", federation, hostile, seconds=SECONDS, seed=1))
     assert found.failures
     assert not found.misplaced and not found.unforeseen
-    assert found.longest_wait < STALL_SECONDS
+    assert found.longest_stall < STALL_SECONDS
     assert max(found.growth.values()) < GROWTH_BYTES
     assert found.same_result

@@ -15,9 +15,10 @@ import pytest
 import yaml
 
 from coordinator.jobs import happenings
-from coordinator.queue import MOST_KEPT_EACH, MOST_WAITING_EACH, without_ids
-from coordinator.store import FILE, Told
+from coordinator.queue import MOST_KEPT_EACH, MOST_WAITING_EACH, in_turns, without_ids
+from coordinator.store import FILE, State, StoredJob, Told
 from fedora_vfl.authority import Authority
+from fedora_vfl.bench.faults.stage import until
 from fedora_vfl.cluster.local import LocalCluster
 from fedora_vfl.cluster.preparation import prepare
 from fedora_vfl.cluster.submission import RemoteJobs, submit
@@ -157,6 +158,57 @@ def test_a_queue_outlives_the_coordinator_and_followers_find_it_again(tmp_path: 
     with_jobs(tmp_path, scenario)
 
 
+def test_a_job_waits_longer_than_the_join_deadline_for_a_party_that_was_here_before(tmp_path: Path) -> None:
+    async def scenario(cluster: LocalCluster, jobs: RemoteJobs) -> None:
+        await jobs.follow((await jobs.submit(text(SHORT), origin="first.yaml")).id, ignore)
+        path = tmp_path / "run" / "federation.yaml"
+        content = yaml.safe_load(path.read_text())
+        content["deadlines"]["join"] = 1.0  # less than a party takes to start
+        write_yaml(path, content)
+        await restart(cluster)
+        await jobs.list(patiently=True)  # the next process is up, and the log's last part is its own
+        await until_logged(cluster, [f"{name} joined" for name in cluster.federation.parties])
+        os.kill(cluster.processes["passive-2"].pid, signal.SIGKILL)
+        await cluster.processes["passive-2"].wait()
+        await until_logged(cluster, ["passive-2 left"])
+        begins, waits = [await jobs.submit(text(SHORT), origin=f"{name}.yaml") for name in ("begins", "waits")]
+        await until_missed(jobs, begins.id)
+        await restart(cluster)  # to which nobody who is missed has been, and the job that waits did not come to it
+        states = {one.id: one.state for one in (await jobs.list(patiently=True)).jobs}
+        assert (states[begins.id], states[waits.id]) == ("running", "queued")
+        await jobs.cancel(begins.id)
+        await until_missed(jobs, waits.id)
+        await cluster.start("passive-2")
+        assert (await jobs.follow(waits.id, ignore)).result_json
+
+    with_jobs(tmp_path, scenario)
+
+
+def test_a_coordinator_that_was_restarted_while_nothing_ran_leaves_books_right(tmp_path: Path) -> None:
+    async def scenario(cluster: LocalCluster, jobs: RemoteJobs) -> None:
+        for _ in range(2):
+            await restart(cluster)
+            await jobs.list(patiently=True)
+            await until_logged(cluster, [f"{name} joined" for name in cluster.federation.parties])
+        result = await jobs.follow((await jobs.submit(text(SHORT), origin="next.yaml")).id, ignore)
+        assert "repeated" not in result.ledger_csv
+
+    with_jobs(tmp_path, scenario)
+
+
+async def until_logged(cluster: LocalCluster, lines: list[str]) -> None:
+    """Wait until the coordinator's present process has said all of this."""
+    log, begins = cluster.log_path(COORDINATOR), "signs certificates"
+    await until(lambda: all(line in log.read_text().rpartition(begins)[2] for line in lines))
+
+
+async def until_missed(jobs: RemoteJobs, id: str) -> None:
+    """Wait until a job that runs is known to wait for passive-2 alone."""
+    while (found := (await jobs.show(id)).summary).state != "running" or list(found.missed) != ["passive-2"]:
+        assert found.state in ("queued", "running"), found.reason
+        await asyncio.sleep(0.05)
+
+
 def test_a_caller_that_is_cancelled_takes_its_job_along(tmp_path: Path) -> None:
     async def scenario(cluster: LocalCluster, jobs: RemoteJobs) -> None:
         training, federation = Training(), cluster.federation
@@ -255,6 +307,45 @@ def test_a_queue_has_an_end_and_a_wrong_job_does_not_come_into_it(tmp_path: Path
     with_jobs(tmp_path, scenario, alone=True)
 
 
+def test_operators_who_fill_the_queue_do_not_keep_another_waiting(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+
+    async def scenario(cluster: LocalCluster, jobs: RemoteJobs) -> None:
+        greedy = [
+            await jobs.submit(text(SHORT), origin="greedy.yaml") for _ in range(MOST_WAITING_EACH + 1)
+        ]  # one runs
+        async with AsyncExitStack() as stack:
+            second, third = [
+                await stack.enter_async_context(jobs_of(cluster, operator(cluster, run, name)))
+                for name in ("regulator", "auditor")
+            ]
+            more = [await second.submit(text(SHORT), origin="more.yaml") for _ in range(MOST_WAITING_EACH)]
+            # Behind the job that runs; then it is the first operator's turn again.
+            assert [one.waiting for one in more[:2]] == [1, 3]
+            mine = await third.submit(text(SHORT), origin="\x1b[2J\r\nmine.yaml")
+            assert mine.waiting == 2
+            for full in (jobs, second, third):
+                with pytest.raises(PartyError, match="takes no further job while"):
+                    await full.submit(text(SHORT), origin="job.yaml")
+            (shown,) = (await third.list()).jobs
+            assert shown.origin.isprintable()  # as all that is repeated to a terminal
+            for foreign in (greedy[-1].id, greedy[-1].id[:8]):
+                with pytest.raises(SettingsError, match="there is no job"):
+                    await third.cancel(foreign)
+        assert (await jobs.show(greedy[1].id)).summary.waiting == 3
+
+    with_jobs(tmp_path, scenario, tls=True, alone=True)
+
+
+def test_operators_take_turns_and_each_one_s_jobs_keep_their_order() -> None:
+    def job(number: int, whose: str) -> StoredJob:
+        return StoredJob(f"{whose}{number}", number, whose, "job.yaml", State.QUEUED, None, 0.0)
+
+    waiting = [job(1, "a"), job(2, "a"), job(3, "a"), job(4, "b"), job(5, "c"), job(6, "b")]
+    assert [one.id for one in in_turns(waiting, {})] == ["a1", "b4", "c5", "a2", "b6", "a3"]
+    assert [one.id for one in in_turns(waiting, {"a": 2, "b": 1})] == ["c5", "b4", "a1", "b6", "a2", "a3"]
+
+
 def test_old_jobs_make_room_and_nobody_is_named_once_a_job_has_ended(tmp_path: Path) -> None:
     name = "somebody-who-must-not-be-named"
 
@@ -323,8 +414,14 @@ def test_a_job_outlives_the_command_that_submitted_it(tmp_path: Path) -> None:
         assert f"fedora cancel {id[:8]} --coordinator {where[1]}" in out
         assert err == "error: stopped by Ctrl-C or a signal\n"
         assert await state(jobs, id) == "running"
+        again = await fedora("submit", str(job), *where, "--out", str(tmp_path / "long"))
+        assert again.stdout
+        assert (await again.stdout.readline()).decode() == f"job {id}\n", "not a second one"
         assert await said("cancel", id[:8], *where) == f"job {id} is cancelled\n"
         assert await state(jobs, id) == "cancelled"
+        _, told = await again.communicate()
+        assert (again.returncode, told) == (StoppedError.exit_code, b"error: the job was cancelled\n")
+        assert not list((tmp_path / "long").iterdir()), "what is submitted from there now is another job"
 
     with_jobs(tmp_path, scenario)
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import copy
+from collections import deque
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,13 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from coordinator.methods import PhaseOutcome, UnlearningTask, self_scaling
+from coordinator.methods import PhaseOutcome, UnlearningTask, phases_in, self_scaling
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.primal_dual import Problem
 from coordinator.train import Train
 from fedora_vfl.settings.model import Model
 from fedora_vfl.wire.choice import Encodings
 from fedora_vfl.wire.encodings import Float32
+from fedora_vfl.wire.link import Link
+from fedora_vfl.wire.meter import Meter, Packed
+from fedora_vfl.wire.tensors import pack, unpack
 from party import batches
 from party.active import Active
 from party.batches import SampleSets
@@ -28,7 +33,7 @@ from party.role import Role
 from party.state import PartyState
 from party.updates import rule_for
 from protos.fedora.v1.exchange_pb2 import Order
-from protos.fedora.v1.phase_pb2 import Phase, Progress, Report, Samples
+from protos.fedora.v1.phase_pb2 import Joint, Phase, Progress, Report, Samples
 from tests import reference
 
 ROWS, TRAIN, WIDTH = 120, 90, 4
@@ -45,22 +50,32 @@ class Rows:
         return self._values[rows]
 
 
-class Line:
-    """A link without a network; it counts how often its end has waited for something."""
+class Wire:
+    """A stream without a network."""
 
-    def __init__(self, me: str, peer: str, out: "asyncio.Queue[Any]", into: "asyncio.Queue[Any]") -> None:
-        self.me, self.peer, self._out, self._into, self.turns, self._sent = me, peer, out, into, 0, False
+    def __init__(self, out: "asyncio.Queue[bytes]", into: "asyncio.Queue[bytes]") -> None:
+        self._out, self._into = out, into
 
-    async def send(self, parcel: Any, *, timeout: float) -> None:
+    async def write(self, message: bytes) -> None:
+        await self._out.put(message)
+
+    async def read(self) -> bytes:
+        return await self._into.get()
+
+
+class Line(Link[Any, Any]):
+    """A link that counts how often its end has waited for an answer to what it sent."""
+
+    turns, _sent = 0, False
+
+    async def post(self, message: Any, *, timeout: float | None = None) -> None:
         self._sent = True
-        await self._out.put(parcel)
+        await super().post(message, timeout=timeout)
 
-    post = send
-
-    async def receive(self, *, timeout: float, most: int | None = None) -> Any:
-        self.turns += self._sent  # an answer to what was sent; what comes with it is not waited for again
+    def take(self, most: int | None = None, unpack: Callable[[bytes], tuple[Any, Packed]] | None = None) -> Any:
+        self.turns += self._sent  # what comes with the answer is not waited for again
         self._sent = False
-        return await asyncio.wait_for(self._into.get(), timeout)
+        return super().take(most, unpack)
 
 
 def network() -> nn.Module:
@@ -80,6 +95,11 @@ def trained() -> reference.Joint:
         torch.autograd.backward(functional.cross_entropy(joint.logits(torch.arange(TRAIN)), labels[:TRAIN]))
         optimizer.step()
     return joint
+
+
+def _as_it_is(tensor: Tensor, *_: Any, **__: Any) -> Tensor:
+    """Consent to all."""
+    return tensor
 
 
 def role_of(place: int, joint: reference.Joint, forget: Tensor, queues: dict[tuple[str, str], Any]) -> Role:
@@ -103,15 +123,16 @@ def role_of(place: int, joint: reference.Joint, forget: Tensor, queues: dict[tup
         metrics=SimpleNamespace(clock=clock),
         settings=SimpleNamespace(name=name),
     )
-    lines: list[Any] = [
-        Line(name, peer, queues[name, peer], queues[peer, name]) for peer in (PARTIES[:2] if active else ("active",))
+    lines = [
+        Line(Wire(queues[name, peer], queues[peer, name]), me=name, peer=peer, meter=Meter(), pack=pack, unpack=unpack)
+        for peer in (PARTIES[:2] if active else ("active",))
     ]
     plain = Encodings(Float32, Float32, Float32)
     role.exchanges = [TensorExchange(line, plain, clock, passive=line.peer if active else name) for line in lines]
     for exchange in role.exchanges:
         exchange.width = WIDTH
-    role.kept = []
-    role.consent = SimpleNamespace(gradient=lambda *_, **__: None, embedding=lambda *_, **__: None)
+    role.kept, role.late = [], deque()
+    role.consent = SimpleNamespace(gradient=_as_it_is, embedding=_as_it_is, sendable=_as_it_is, may_fail=True)
     role._state, role._noise = state, Noise(None, party=name)
     assert isinstance(role, Role)
     return role
@@ -128,11 +149,10 @@ async def run_phase(role: Role, phase: Phase) -> Report:
 
     async def tell(_: Progress) -> None: ...
 
-    with torch.set_grad_enabled(rule.needs_gradients):
-        if joint:
-            await role.run_rounds(phase, rule, drawn, report)
-        else:
-            await role.run_batches(phase, rule, drawn, report, tell)
+    if joint:
+        await role.run_rounds(phase, rule, drawn, report, tell)
+    else:
+        await role.run_batches(phase, rule, drawn, report, tell)
     await rule.exchange(role.end_of(phase, report))
     report.figures.update(rule.finish())
     return report
@@ -155,24 +175,20 @@ async def unlearn(settings: dict[str, Any]) -> tuple[list[Phase], list[Role]]:
     )
     here, there = (self_scaling.auto(Problem(Fedora(**settings), task)) for _ in range(2))
     phases: list[Phase] = []
-    phase, other = next(here), next(there)
+    step, other = next(here), next(there)
     try:
         while True:
-            assert isinstance(phase, Phase) and isinstance(other, Phase)
-            phases.append(phase)
-            phase.number = len(phases)
-            reports = await asyncio.gather(*(run_phase(role, phase) for role in roles))
-            plain_outcome = plain._run(other)
-            for place, role in enumerate(roles):
-                expected = joint.bottoms[place].state_dict()
-                for name, value in role.state.networks["bottom"].state_dict().items():
-                    assert value.equal(expected[name]), f"{PARTIES[place]} {name} differs after {phase.name}"
-            for name, value in roles[2].state.networks["top"].state_dict().items():
-                assert value.equal(joint.top.state_dict()[name])
+            for phase, same in zip(phases_in(step), phases_in(other), strict=True):
+                phases.append(phase)
+                phase.number = len(phases)
+                with torch.set_grad_enabled(not phase.forward_only):  # it is the whole process's, and so all parties'
+                    reports = await asyncio.gather(*(run_phase(role, phase) for role in roles))
+                plain_outcome = plain._run(same)
+                check_same(roles, joint, after=phase.name)
             found = outcome(reports[2])
             assert found.within_bounds == plain_outcome.within_bounds
             try:
-                phase = here.send(found)
+                step = here.send(found)
             except StopIteration as stop:
                 with pytest.raises(StopIteration) as ended:
                     there.send(plain_outcome)
@@ -183,6 +199,16 @@ async def unlearn(settings: dict[str, Any]) -> tuple[list[Phase], list[Role]]:
         here.close()
 
 
+def check_same(roles: list[Role], joint: reference.Joint, *, after: str) -> None:
+    """Hold all parties' networks against those of one process."""
+    for place, role in enumerate(roles):
+        expected = joint.bottoms[place].state_dict()
+        for name, value in role.state.networks["bottom"].state_dict().items():
+            assert value.equal(expected[name]), f"{PARTIES[place]} {name} differs after {after}"
+    for name, value in roles[2].state.networks["top"].state_dict().items():
+        assert value.equal(joint.top.state_dict()[name]), f"top {name} differs after {after}"
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -190,7 +216,7 @@ async def unlearn(settings: dict[str, Any]) -> tuple[list[Phase], list[Role]]:
         {"dual": "parameterwise", "audit": True},
         {"goal": "uncertain"},
         {"goal": "uncertain", "dual": "parameterwise"},
-        {"rho": 0.1, "scales": {"projected": False, "fade": 0.0, "early_stop": False, "decay": False}},
+        {"rho": 0.1, "scales": {"projected": False, "decay": False}},
     ],
     ids=["as retrained", "parameterwise", "uncertain", "both", "without its parts"],
 )
@@ -216,3 +242,14 @@ def test_a_joint_phase_that_asks_for_more_rows_than_there_are_is_the_coordinator
     joint.forget, joint.held_out, joint.held_out_set = 1, 2, Samples.TRAIN
     with pytest.raises(Exception, match="of a set that is not held out"):
         batches.draw_joint(sets, joint, 1)
+
+
+def test_no_row_comes_again_before_all_others_that_fill_a_round() -> None:
+    sets = SampleSets.consecutive(23, 0, 5).forgetting(torch.arange(7))
+    drawn = batches.draw_joint(sets, Joint(rounds=7, forget=3, remaining=5), 1)
+    assert [len(rows) for rows in drawn] == [8] * 7
+    for first in (0, 2, 4):  # 7 rows of D_u fill two rounds
+        assert len({*torch.cat([rows[:3] for rows in drawn[first : first + 2]]).tolist()}) == 6
+    for first in (0, 3):  # and 16 of D_r three
+        assert len({*torch.cat([rows[3:] for rows in drawn[first : first + 3]]).tolist()}) == 15
+    assert not drawn[0].equal(drawn[3]), "each time in another order"

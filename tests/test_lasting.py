@@ -360,7 +360,9 @@ def test_a_forgotten_backdoor_does_not_come_back_with_later_requests(tmp_path: P
         train: dict[str, Any] = {"epochs": 15, "batch_size": 128}
         first = await submit({"model": model, "train": train, "forget": poisoned, "certificate": False})
         poisoned_model, after = (first[one]["backdoor_asr"] for one in ("original", "unlearned"))
-        request: dict[str, Any] = {"forget": {"samples": 50}, "unlearn": {"overwrite": True}, "certificate": False}
+        # So large a budget trains on remaining rows for long enough to learn the backdoor anew, if it is among them.
+        unlearn = {"overwrite": True, "budget": 0.2}
+        request: dict[str, Any] = {"forget": {"samples": 50}, "unlearn": unlearn, "certificate": False}
         train = {"from": "unlearned", "save": "first"}
         later = await submit({**request, "train": train, "compare": ["retrain"], "seed": 1})
         # Three quarters of the way from the poisoned model to one that never saw the poisoned rows.

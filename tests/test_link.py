@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from fedora_vfl.errors import PartyError
-from fedora_vfl.wire.link import READ_AHEAD, Link
+from fedora_vfl.wire.link import READ_AHEAD, Link, one_arrived
 from fedora_vfl.wire.meter import Meter, Packed
 from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.meter_pb2 import Kind
@@ -146,3 +146,52 @@ def test_only_so_many_messages_are_read_ahead() -> None:
         assert len(pipe.incoming) == 5 * READ_AHEAD - READ_AHEAD - 1  # one more is in hand
 
     play(scenario, *[b"x"] * (5 * READ_AHEAD))
+
+
+class Quiet(Pipe):
+    """A stream over which nothing comes until it is let through."""
+
+    async def read(self) -> object:
+        await self.gate.wait()
+        return await super().read()
+
+
+def link_to(peer: str, pipe: Pipe) -> Link[str, str]:
+    return Link(
+        pipe,
+        me="here",
+        peer=peer,
+        meter=Meter(),
+        pack=lambda message: Packed(message.encode(), Kind.CONTROL),
+        unpack=unpack,
+    )
+
+
+def test_of_several_links_whichever_has_something_is_noticed_at_once() -> None:
+    async def scenario() -> None:
+        silent, gone = link_to("silent", Quiet([])), link_to("gone", Pipe([]))
+        await one_arrived([silent, gone], 60)
+        assert not silent.has_arrived and gone.has_arrived
+        with pytest.raises(PartyError, match="gone is gone"):
+            gone.take()
+        with pytest.raises(PartyError, match=r"silent sent nothing for 60 s") as caught:
+            await one_arrived([silent, link_to("other", Quiet([]))], 60, left=0.01)
+        assert caught.value.kind == Failure.SILENT
+
+    asyncio.run(scenario())
+
+
+def test_whoever_gives_up_waiting_does_not_wake_or_silence_the_next() -> None:
+    async def scenario() -> None:
+        pipe = Quiet([b"late"])
+        link = link_to("there", pipe)
+        given_up = asyncio.create_task(link.receive(timeout=60))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        following = asyncio.create_task(link.receive(timeout=60))
+        await asyncio.sleep(0)
+        pipe.gate.set()
+        assert await following == "late"
+        assert given_up.cancelled()
+
+    asyncio.run(scenario())

@@ -115,7 +115,21 @@ def test_a_request_may_spell_ids_as_the_file_does(tmp_path: Path) -> None:
     (tmp_path / "leaving.txt").write_text("anna Müller\t1.2.1990\n", encoding="utf-8")
     told = CliRunner().invoke(app, ["request", str(file), "--ids", str(tmp_path / "leaving.txt"), "--name", "one"])
     assert told.exit_code == 0, told.output
+    assert told.stdout.startswith("1 id is handed in; name it in a job with: forget: {request: one}")
+    assert "not in" not in told.stdout
     handed = read_handed(tmp_path / "keys", "one")
     assert handed is not None and handed.ids == [f"anna müller{SEPARATOR}1990-02-01"]
     again = CliRunner().invoke(app, ["request", str(file), "--ids", str(tmp_path / "leaving.txt"), "--name", "one"])
     assert again.exit_code and "was handed in already" in again.stderr
+
+
+def test_a_request_says_which_ids_the_own_file_does_not_have_and_which_line_is_wrong(tmp_path: Path) -> None:
+    file = party(tmp_path, PEOPLE, RULES, id=["name", "born"], date_format="%d.%m.%Y")
+    leaving = tmp_path / "leaving.txt"
+    leaving.write_text("anna Müller\t1.2.1990\n\nAnna Miller\t1.2.1990\n", encoding="utf-8")
+    told = CliRunner().invoke(app, ["request", str(file), "--ids", str(leaving), "--name", "one"])
+    assert told.exit_code == 0 and "1 of 2 is not in" in told.stdout, told.output
+    leaving.write_text("anna Müller\t1.2.1990\n\nAnna Miller\n", encoding="utf-8")
+    told = CliRunner().invoke(app, ["request", str(file), "--ids", str(leaving), "--name", "two"])
+    assert told.exit_code and "leaving.txt, line 3: the id has 1 parts" in told.stderr
+    assert read_handed(tmp_path / "keys", "two") is None

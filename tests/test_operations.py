@@ -116,7 +116,12 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Observed:
     data = {"source": "csv", "path": str(write_people(folder / "people.csv")), "id": "person"}
     unlearn = {"method": "fedora", "steps": "paper", "rounds": 3, "patience": 100, "delta": 0.3}
     job = as_job(
-        {"data": data, "train": {"epochs": 5}, "forget": {"ids": ["p0001", "p0002", "p0004"]}, "unlearn": unlearn}
+        {
+            "data": data,
+            "train": {"epochs": 80, "batch_size": 64},  # it still trains when the first epoch has been told of
+            "forget": {"ids": ["p0001", "p0002", "p0004"]},
+            "unlearn": unlearn,
+        }
     )
     federation = prepare(job, origin=run.folder / "job.yaml", out=run.folder, threads=1)
     places = {name: free_address() for name in MEMBERS}
@@ -740,6 +745,9 @@ def test_a_message_cannot_pass_for_two_lines_of_the_log() -> None:
     forged = "x\n12:00:00 INFO hospital left\x1b[2J\u2028"
     assert logs.printable(forged) == "x\n    12:00:00 INFO hospital left\\x1b[2J\\u2028"
     assert len(logs.printable("x" * 1_000_000)) == logs.LONGEST
+    steering = "Ärztin 患者 \x1b[2J\x9b2J\x7f\u2028\u202e"  # also in the forms that JSON need not escape
+    line = logs.Lines().line("INFO", steering, logger="test")
+    assert line.isprintable() and "Ärztin 患者" in line and json.loads(line)["message"] == steering
 
 
 def test_an_unforeseen_error_is_logged_without_what_it_quotes() -> None:

@@ -60,6 +60,11 @@ def batch_of(encoding: TableEncoding | ImageEncoding, features: Table | Images) 
 # Reading
 
 
+def test_an_id_is_the_same_whatever_line_it_stands_on(tmp_path: Path) -> None:
+    first, last = (read_text(tmp_path, "id,x\n" + lines).ids for lines in ("\ufeffa,1\nb,2\n", "b,2\n\ufeffa,1\n"))
+    assert set(first) == set(last) == {"\ufeffa", "b"}
+
+
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])

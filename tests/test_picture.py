@@ -99,6 +99,13 @@ def test_every_kind_of_run_is_drawn_the_same_each_time(result: dict[str, Any], t
     assert (tmp_path / NAME).read_bytes() == first
 
 
+def test_a_run_of_an_earlier_release_is_drawn_though_its_settings_are_others() -> None:
+    result = made()
+    result["job"]["unlearn"]["scales"]["early_stop"] = True
+    result["job"]["train"]["warm_restarts"] = 3
+    assert read(result) == read(made())
+
+
 def test_without_rounds_there_is_no_picture_not_even_an_old_one(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b"of an earlier job")
     trained = {name: value for name, value in made(pushes=0, recoveries=0).items() if name != "unlearned"}

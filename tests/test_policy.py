@@ -16,12 +16,13 @@ from fedora_vfl.cli.__main__ import app
 from fedora_vfl.cluster.local import LocalCluster
 from fedora_vfl.cluster.preparation import prepare
 from fedora_vfl.cluster.runs import perform
-from fedora_vfl.errors import PartyError, SettingsError
+from fedora_vfl.errors import PartyError, SettingsError, StorageError
 from fedora_vfl.settings.files import check
 from fedora_vfl.settings.model import Model
 from fedora_vfl.wire.learning_rates import learning_rate
 from fedora_vfl.wire.meter import Meter, Totals
 from party import models
+from party.batches import SampleSets, draw_joint
 from party.budget import DAY_SECONDS, Budget
 from party.consent import Consent
 from party.context import PartyContext
@@ -39,14 +40,20 @@ from protos.fedora.v1.exchange_pb2 import Order
 from protos.fedora.v1.phase_pb2 import (
     Adam,
     Ascent,
+    Compare,
     CrossEntropy,
     DualAscent,
     Influence,
+    Joint,
+    JointRounds,
     Loss,
     Observe,
     Phase,
+    Plan,
     PrimalDescent,
     Report,
+    Residual,
+    RoundReport,
     Samples,
     Sgd,
     Shift,
@@ -210,7 +217,7 @@ def test_learning_rates_and_a_model_that_stands_still() -> None:
         (Update(sgd=Sgd(lr=0.5)), 0.5),
         (Update(adam=Adam(lr=0.25)), 0.25),
         (Update(ascent=Ascent(lr=2)), 2),
-        (Update(primal_descent=PrimalDescent(adam=Adam(lr=3))), 3),
+        (Update(primal_descent=PrimalDescent(tau=3)), 3),
         (Update(observe=Observe()), None),
     ],
 )
@@ -255,6 +262,13 @@ class Clock:
 def reopened(folder: Path, clock: Clock) -> Budget:
     """Open a party's budget as a new process would."""
     return Budget(folder, b"s" * 32, clock=clock)
+
+
+def test_a_full_disk_is_something_that_a_job_waits_for(tmp_path: Path) -> None:
+    budget = reopened(tmp_path, Clock())
+    budget._file.execute("PRAGMA max_page_count = 1")
+    with pytest.raises(StorageError, match="cannot be kept there: database or disk is full"):
+        budget.numbers([f"row-{number}" for number in range(5000)])
 
 
 def test_jobs_and_releases_are_counted_by_day_over_restarts(tmp_path: Path) -> None:
@@ -326,14 +340,23 @@ def asked(tmp_path: Path) -> Iterator[Consent]:
     consent.close()
 
 
-def ask(consent: Consent, update: Update, loss: CrossEntropy | Uncertainty, *, rows: int, share: float = 1) -> Report:
+def ask(
+    consent: Consent,
+    update: Update,
+    loss: CrossEntropy | Uncertainty,
+    *,
+    rows: int,
+    share: float = 1,
+    of: "Samples.Set" = Samples.FORGET,
+) -> Report:
     """Run a phase as far as consent goes; its report says that every row was a miss."""
     form = Loss(cross_entropy=loss) if isinstance(loss, CrossEntropy) else Loss(uncertainty=loss)
-    phase = Phase(name="asked", update=update, loss=form, over=Samples(set=Samples.FORGET, share=share))
+    phase = Phase(name="asked", update=update, loss=form, over=Samples(set=of, share=share))
     drawn = [torch.arange(rows)] if rows else []
-    consent.phase(phase, drawn)
+    sets = SampleSets.consecutive(50, 0, 10).forgetting(torch.arange(rows))
+    consent.phase(phase, drawn, sets)
     report = Report(rows=rows, loss_sum=9.0 * rows, change_squared=4.0, figures={"gradient_squared": 2.0})
-    consent.screen(phase, drawn, report, classes=2)
+    consent.screen(phase, drawn, report, classes=2, sets=sets)
     return report
 
 
@@ -386,6 +409,196 @@ def test_nothing_is_told_of_a_model_that_follows_from_one_row_s_label(update: Up
     assert asked.keeps_back("test_accuracy", [test])
 
 
+def ask_jointly(consent: Consent, update: Update, joint: Joint, *, forget: int, labelled: bool = True) -> Report:
+    """Run a joint phase over some of 40 training rows and 20 test rows, as far as consent goes."""
+    sets = SampleSets.consecutive(40, 0, 20).forgetting(torch.arange(forget))
+    loss = Loss(cross_entropy=CrossEntropy()) if labelled else Loss(uncertainty=Uncertainty(omega=1))
+    phase = Phase(name="asked", update=update, loss=loss, joint=joint, plan=Plan(seed=joint.rounds))
+    drawn = draw_joint(sets, joint, phase.plan.seed)
+    consent.phase(phase, drawn, sets)
+    rows = sum(len(one) for one in drawn)
+    report = Report(rows=rows, change_squared=4.0, figures={"dual_norm": 2.0, "accuracy_kept": 1.0}, within_bounds=True)
+    report.rounds.extend([RoundReport(change_squared=4.0, omega=2.0)] * len(drawn))
+    consent.screen(phase, drawn, report, classes=2, sets=sets)
+    return report
+
+
+ROUNDS = Update(joint_rounds=JointRounds(step=0.1, ceiling=1.0))
+
+
+@pytest.mark.parametrize(
+    ("joint", "forget", "labelled", "told", "silent"),
+    [
+        (Joint(rounds=1, forget=20, remaining=20), 20, True, True, False),
+        (Joint(rounds=2, forget=1, remaining=20), 1, True, False, True),
+        (Joint(rounds=2, forget=1, remaining=20), 1, False, False, False),  # by no label
+        (Joint(rounds=1, forget=20, remaining=1), 20, True, False, True),  # somebody who stays
+        (Joint(rounds=1, forget=20, remaining=1), 20, False, False, True),
+        (Joint(rounds=30, remaining=1), 0, True, False, False),  # each round a row, all together many
+        (
+            Joint(rounds=2, forget=19, remaining=20),
+            20,
+            True,
+            False,
+            False,
+        ),  # all but one, all but another
+    ],
+)
+def test_a_round_tells_of_as_few_rows_as_its_smallest_part_has(
+    joint: Joint, forget: int, labelled: bool, told: bool, silent: bool, asked: Consent
+) -> None:
+    report = ask_jointly(asked, ROUNDS, joint, forget=forget, labelled=labelled)
+    assert ("figures" not in report.left_out) == told == ("dual_norm" in report.figures)
+    assert all((one.change_squared > 0) == told == one.HasField("omega") for one in report.rounds)
+    assert bool(asked.silence) == silent
+
+
+@pytest.mark.parametrize(("held_out", "told"), [(1, False), (19, False), (20, True)])
+def test_a_comparison_s_bits_are_about_many_held_out_rows(held_out: int, told: bool, asked: Consent) -> None:
+    assert asked.keeps_back("test_accuracy", [torch.arange(40, 60)]) is None
+    compare = Update(compare=Compare(errors=2.0))
+    joint = Joint(rounds=1, forget=20, held_out=held_out, held_out_set=Samples.TEST)
+    report = ask_jointly(asked, compare, joint, forget=20)
+    assert report.HasField("within_bounds") == told == ("accuracy_kept" in report.figures)
+
+
+def test_a_comparison_tells_nothing_of_a_model_that_one_label_has_moved(asked: Consent) -> None:
+    compare = Update(compare=Compare(errors=2.0))
+    joint = Joint(rounds=1, forget=1, held_out=20, held_out_set=Samples.TEST)
+    first = ask_jointly(asked, compare, joint, forget=1)
+    assert "accuracy_kept" in first.figures and not first.HasField("within_bounds")
+    ask_jointly(asked, ROUNDS, Joint(rounds=4, forget=1, remaining=20), forget=1)
+    assert not ask_jointly(asked, compare, joint, forget=1).figures
+
+
+def test_the_value_behind_a_comparison_cannot_be_searched_for(asked: Consent) -> None:
+    joint = Joint(rounds=1, forget=20, held_out=20, held_out_set=Samples.TEST)
+    for errors in (2.0, 1.0, 2.0):
+        ask_jointly(asked, Update(compare=Compare(errors=errors)), joint, forget=20)
+    with pytest.raises(SettingsError, match="at most 2 kinds of comparison"):
+        ask_jointly(asked, Update(compare=Compare(errors=1.5)), joint, forget=20)
+
+
+def test_norms_of_a_model_that_one_label_has_moved_are_kept_back(asked: Consent) -> None:
+    ask(asked, Update(ascent=Ascent(lr=0.1)), CrossEntropy(), rows=1)
+    sets = SampleSets.consecutive(50, 0, 10)
+    phase = Phase(name="certificate", update=Update(residual=Residual()), over=Samples(set=Samples.TRAIN, share=1))
+    report = Report(rows=50, figures={"moved_squared": 3.0, "residual_squared": 2.0})
+    asked.phase(phase, [torch.arange(50)], sets)
+    asked.screen(phase, [torch.arange(50)], report, classes=2, sets=sets)
+    assert not report.figures  # how far one ascent has moved it is how wrong it was about the row
+
+
+@pytest.mark.parametrize(("rows", "told"), [(1, False), (20, True)])
+def test_how_far_a_model_was_pushed_is_told_if_many_rows_have_pushed_it(rows: int, told: bool, asked: Consent) -> None:
+    ask(asked, Update(dual_ascent=DualAscent(level=1.0)), Uncertainty(omega=1.0), rows=rows)
+    sets = SampleSets.consecutive(50, 0, 10).forgetting(torch.arange(rows))
+    phase = Phase(name="certificate", update=Update(residual=Residual()), over=Samples(set=Samples.TRAIN, share=1))
+    report = Report(rows=50, figures={"moved_squared": 3.0, "residual_squared": 2.0})
+    asked.phase(phase, [torch.arange(50)], sets)
+    asked.screen(phase, [torch.arange(50)], report, classes=2, sets=sets)
+    assert ("moved_squared" in report.figures) == ("residual_squared" in report.figures) == told
+
+
+def test_two_models_of_one_start_that_a_few_rows_tell_apart_are_not_both_told_of(asked: Consent) -> None:
+    sgd, test = Update(sgd=Sgd(lr=0.1)), torch.arange(50, 60)
+
+    def told(rows: int) -> bool:
+        ask(asked, sgd, CrossEntropy(), rows=rows, of=Samples.TRAIN)
+        return asked.keeps_back("test_accuracy", [test]) is None
+
+    asked.restart(1)
+    assert told(40)
+    asked.saved("tuned")
+    asked.restart(2)
+    assert told(39)  # it began elsewhere
+    asked.restart(1)
+    assert not told(39)
+    asked.load("tuned")
+    assert told(40) and told(20)
+    asked.load("tuned")
+    assert not told(41)
+    asked.saved("probe")
+    asked.load("probe")
+    assert asked.silence
+
+
+def test_two_models_that_have_forgotten_almost_the_same_rows_are_not_both_told_of(asked: Consent) -> None:
+    ask(asked, Update(ascent=Ascent(lr=0.1)), CrossEntropy(), rows=12)
+    assert not asked.silence
+    ask(asked, Update(ascent=Ascent(lr=0.1)), CrossEntropy(), rows=13)
+    assert "differ by fewer" in asked.silence
+
+
+@pytest.mark.parametrize("rows", [1, 12])
+def test_no_value_that_one_label_leads_to_ends_a_job(rows: int, asked: Consent) -> None:
+    ask(asked, Update(ascent=Ascent(lr=0.1)), CrossEntropy(), rows=rows)
+    phase = Phase(name="ascent", loss=Loss(cross_entropy=CrossEntropy(), reduction=Loss.SUM))
+    long, wild = torch.full((1, 4), 1e6), torch.tensor([[float("nan"), float("inf"), 1e30, 1.0]])
+    if rows > 1:
+        with pytest.raises(PartyError, match="most_gradient is 1000") as caught:
+            asked.gradient(long, phase, rows=1, sender="active")
+        assert "1e+06" not in str(caught.value)  # nor does its text say anything of a row
+        with pytest.raises(PartyError, match="most_embedding is 1000"):
+            asked.embedding(long, phase, sender="passive-1")
+        assert asked.sendable(wild) is wild and asked.may_fail
+    else:
+        assert float(asked.gradient(long, phase, rows=1, sender="active").norm()) == pytest.approx(1000)
+        assert float(asked.embedding(long, phase, sender="passive-1").max()) == 1000
+        assert asked.sendable(wild).tolist() == [[0, 1000, 1000, 1]] and not asked.may_fail
+
+
+def test_figures_have_few_digits(asked: Consent) -> None:
+    assert asked.rounded(0.123456) == 0.123 and asked.rounded(98765.4321) == 98800
+    phase = Phase(name="test", update=Update(observe=Observe()), over=Samples(set=Samples.TEST, share=1))
+    report, sets = Report(rows=10, loss_sum=1.23456789, correct=7), SampleSets.consecutive(50, 0, 10)
+    asked.screen(phase, [torch.arange(50, 60)], report, classes=2, sets=sets)
+    assert report.loss_sum == pytest.approx(1.23, abs=1e-12) and report.correct == 7
+
+
+def test_fresh_models_are_counted_by_day(asked: Consent, tmp_path: Path) -> None:
+    clock = Clock()
+    assert [reopened(tmp_path, clock).enter_start() for _ in range(3)] == [1, 2, 3]
+    clock.now += DAY_SECONDS
+    assert reopened(tmp_path, clock).enter_start() == 1
+    for seed in range(99):
+        asked.restart(seed)
+    with pytest.raises(SettingsError, match="starts_per_day: is 100"):
+        asked.restart(99)
+
+
+def test_going_back_does_not_make_a_job_longer(asked: Consent) -> None:
+    state = asked.state_dict()
+    observe, asked._told.phases = Update(observe=Observe()), 3999  # begun in this job, and most of them done again
+    for _ in range(2):
+        asked.load_state_dict(state, Order())
+        asked._numbers = np.arange(60)
+        if asked._told.phases == 4000:
+            with pytest.raises(SettingsError, match="with those done again the job has 4001"):
+                ask(asked, observe, CrossEntropy(), rows=50)
+        else:
+            ask(asked, observe, CrossEntropy(), rows=50)
+
+
+def test_a_job_does_not_fill_the_disk_with_models(asked: Consent) -> None:
+    for number in range(128):
+        asked.save(f"model-{number}", replaces=False)
+    asked.save("model-0", replaces=False)
+    with pytest.raises(PartyError, match="more than 128 models in one job"):
+        asked.save("model-128", replaces=False)
+
+
+def test_a_job_does_not_begin_again_as_another(asked: Consent) -> None:
+    context = asked._context
+    Consent(context, Setup(job="one"), active=True).close()
+    with pytest.raises(PartyError, match="again with other settings") as caught:
+        Consent(context, Setup(job="one", seed=7), active=True)
+    assert caught.value.culprit == "coordinator"
+    asked._told.ended = True
+    with pytest.raises(PartyError, match="again after its end"):
+        Consent(context, Setup(job="one"), active=True)
+
+
 def test_norms_about_two_groups_that_differ_by_one_row_are_told_once(asked: Consent) -> None:
     for rows, told in ((30, True), (29, False), (30, True), (15, True)):
         report = ask(asked, Update(dual_ascent=DualAscent(level=1.0)), Uncertainty(omega=2), rows=rows)
@@ -394,10 +607,10 @@ def test_norms_about_two_groups_that_differ_by_one_row_are_told_once(asked: Cons
 
 def test_norms_about_drawn_parts_that_differ_by_one_row_are_told_once(asked: Consent) -> None:
     sgd = Update(sgd=Sgd(lr=0.1))
-    assert "change" not in ask(asked, sgd, CrossEntropy(), rows=30, share=0.6).left_out
-    assert "change" in ask(asked, sgd, CrossEntropy(), rows=29, share=0.58).left_out
-    assert "change" not in ask(asked, sgd, CrossEntropy(), rows=20, share=0.4).left_out
-    assert "change" in ask(asked, sgd, CrossEntropy(), rows=49, share=0.98).left_out  # all rows were told of before
+    for rows, told in ((30, True), (29, False), (20, True), (49, False)):  # all rows were told of before
+        asked.restart(rows)
+        report = ask(asked, sgd, CrossEntropy(), rows=rows, share=rows / 50, of=Samples.TRAIN)
+        assert ("change" not in report.left_out) == told, rows
     assert "loss" in ask(asked, Update(observe=Observe()), CrossEntropy(), rows=31).left_out
 
 
@@ -438,9 +651,8 @@ def test_a_gradient_that_would_ruin_a_model_is_held_against_its_sender(
         Update(adam=Adam(lr=0.1, beta2=1.0)),
         Update(ascent=Ascent(lr=-0.1, clip=1)),
         Update(ascent=Ascent(lr=0.1, clip=-1)),
-        Update(primal_descent=PrimalDescent(sgd=Sgd(lr=-1))),
-        Update(primal_descent=PrimalDescent(sgd=Sgd(lr=1), fade=2)),
-        Update(primal_descent=PrimalDescent(sgd=Sgd(lr=1), rho=-2)),
+        Update(primal_descent=PrimalDescent(tau=-1)),
+        Update(primal_descent=PrimalDescent(tau=1, rho=-2)),
         Update(dual_ascent=DualAscent(sigma=-1)),
         Update(dual_ascent=DualAscent(gamma=float("inf"))),
         Update(shift=Shift(by=float("nan"))),
@@ -451,6 +663,12 @@ def test_a_coordinator_that_asks_for_steps_backwards_is_refused(update: Update) 
     with pytest.raises(PartyError, match="it should be from") as caught:
         check_phase(Phase(name="train", update=update), passive=["passive-1"])
     assert caught.value.culprit == "coordinator"
+
+
+def test_rows_of_joint_rounds_are_counted_before_they_are_drawn() -> None:
+    phase = Phase(name="rounds", update=ROUNDS, joint=Joint(rounds=100_000, remaining=30_000))
+    with pytest.raises(PartyError, match="asked for 100000 rounds of 30000 rows in phase rounds"):
+        check_phase(phase, passive=["passive-1"])
 
 
 def test_a_group_is_remembered_from_the_last_time_that_it_was_told_of(tmp_path: Path) -> None:

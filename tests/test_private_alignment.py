@@ -3,23 +3,36 @@
 import hashlib
 import re
 import stat
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.reports import SetupProgress
-from fedora_vfl.errors import DataError, PartyError
+from fedora_vfl.bench.alignment import Pauses
+from fedora_vfl.errors import DataError, PartyError, SettingsError
+from fedora_vfl.settings.matching import Matching
 from fedora_vfl.signing import SigningKey
 from fedora_vfl.wire.masking import alignment_bytes, slots_in_third
 from party import masking, private_alignment, share_table
 from party.alignment import arranged
 from party.alignment_keys import FreshKey, check_key, shares
+from party.budget import DAY_SECONDS, Budget
+from party.curve_library import library
+from party.data.matching import matched
+from party.data.reading import read
+from party.data.settings import DataSettings
 from party.kept_alignment import KEPT_FILE, rows_of
+from party.masked_before import MaskedBefore
 from party.private_alignment import AGAIN, DIFFERENCE, WHOLE, rounded_up
 from protos.fedora.v1.exchange_pb2 import Parcel
 from protos.fedora.v1.meter_pb2 import Kind
@@ -62,8 +75,8 @@ def test_two_to_eight_parties_find_what_an_independent_intersection_finds(data: 
     assert outcome.aligned["active"].masked == rounded_up(len(held[0]), padding)
 
 
-@pytest.mark.parametrize(("others", "found"), [([1, 2, 3, 4], 4), ([3, 4, 5, 6], 2), ([7, 8, 9], 0)])
-def test_identical_overlapping_and_disjoint_sets(tmp_path: Path, others: list[int], found: int) -> None:
+@pytest.mark.parametrize(("others", "found"), [([1, 2, 3, 4], 4), ([3, 4, 5, 6], 2), ([7, 8, 9], 0), ([], 0)])
+def test_identical_overlapping_disjoint_and_empty_sets(tmp_path: Path, others: list[int], found: int) -> None:
     cut = {one: ("train", "test")[number % 2] for number, one in enumerate(people(1, 2, 3, 4))}
     outcome = aligned(tmp_path, cut, {"a": people(*others), "b": people(*range(10), *others)})  # some twice
     if found:
@@ -113,7 +126,7 @@ def test_recorded_traffic_holds_no_id_nor_anything_that_tests_one(tmp_path: Path
     guess = masking.hashed(people(150))[0]
     for word in words:
         try:
-            assert masking.library().crypto_scalarmult_ristretto255(word[:31] + b"\0", guess) not in sent
+            assert library().crypto_scalarmult_ristretto255(word[:31] + b"\0", guess) not in sent
         except (RuntimeError, ValueError):
             continue
 
@@ -142,8 +155,9 @@ def test_no_answer_of_a_table_tells_a_strict_subset_from_nobody() -> None:
     for party, secret in enumerate(secrets):
         held = [one for row, one in enumerate(ids) if row < 200 or (row < 300 and party != 0)]
         sharing = [key for pair, key in keys.items() if party in pair]
-        salt, table = share_table.made(masking.times(secret, masking.hashed(held)), shares(held, sharing), room_for=300)
-        words = share_table.digests(masking.times(secret, masking.hashed(ids)), salt)
+        points, every = (b"".join(masking.times(secret, masking.hashed(some))) for some in (held, ids))
+        salt, table = share_table.made(points, shares(held, sharing), room_for=300)
+        words = share_table.digests(every, salt)
         answers.append(share_table.answers_of(table, words))
         total ^= answers[-1]
     assert not total[:200].any()  # held by all
@@ -156,14 +170,15 @@ def test_no_answer_of_a_table_tells_a_strict_subset_from_nobody() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 10, 100, 5000])
 def test_a_table_answers_its_ids_and_is_as_large_as_said(count: int) -> None:
-    points = masking.random_points(count)
+    points = b"".join(masking.random_points(count))
     values = np.frombuffer(np.random.default_rng(count).bytes(16 * count), dtype="<u8").reshape(-1, 2)
     salt, table = share_table.made(points, values, room_for=count)
     assert len(table) == 3 * slots_in_third(count)
     assert (share_table.answers_of(table, share_table.digests(points, salt)) == values).all()
 
 
-def test_padding_hides_how_many_ids_a_party_has(tmp_path: Path) -> None:
+def test_padding_hides_how_many_ids_a_party_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(private_alignment, "TELLING_SECONDS", 0.0)
     sizes = []
     for count in (110, 190):
         outcome = aligned(
@@ -172,11 +187,65 @@ def test_padding_hides_how_many_ids_a_party_has(tmp_path: Path) -> None:
         points = b"".join(Parcel.FromString(one).masked.points for one in outcome.recorded["active", "a"])
         tables = b"".join(Parcel.FromString(one).table.slots for one in outcome.recorded["a", "active"])
         sizes.append((len(points), len(tables)))
+        # Progress, which the coordinator hears of.
+        assert outcome.told and outcome.told <= {(200, 400), (400, 400)}
     assert sizes[0] == sizes[1]
 
 
-def test_the_curve_library_leaves_no_file_behind() -> None:
-    assert not Path(masking.library()._sodium._name).exists()
+def test_the_active_party_may_have_no_ids_at_all(tmp_path: Path) -> None:
+    outcome = aligned(tmp_path, {}, {"a": people(1, 2), "b": []})
+    assert str(outcome.errors["active"]) == "no sample id is held by all parties"
+
+
+WITHOUT_FILES = """
+import sys
+def refuse(event, arguments):
+    if event == "open" and isinstance(arguments[0], str) and set(arguments[1] or "r") & set("wax+"):
+        raise PermissionError(13, "no file may be written here")
+    if event in ("tempfile.mkstemp", "tempfile.mkdtemp"):
+        raise PermissionError(13, "no file may be written here")
+sys.dont_write_bytecode = True
+sys.addaudithook(refuse)
+from party.masking import fresh_secret, hashed, inverse, times
+secret = fresh_secret()
+assert times(inverse(secret), times(secret, hashed(["x"]))) == hashed(["x"])
+"""
+
+
+def test_the_curve_library_needs_no_folder_that_programs_may_be_in() -> None:
+    """Hardened machines allow none: /tmp is mounted noexec, and all else is read-only."""
+    done = subprocess.run([sys.executable, "-c", WITHOUT_FILES], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert library()._sodium._name.startswith("/proc/self/fd/")
+
+
+def test_ids_of_all_types_and_files_are_one_where_they_are_the_same(tmp_path: Path) -> None:
+    """Numbers, dates and text with leading zeros, from CSV and Parquet."""
+    days = [date(1990, 2, day) for day in (1, 1, 2, 4)]  # of 817 the others say the third
+    (tmp_path / "a.csv").write_text("id,born,x\n817,03.02.1990,1\n00818,02.02.1990,2\n 819 ,04.02.1990,3\n")
+    numbers = pa.table({"id": pa.array([816, 817, 818, 819], pa.int64()), "born": pa.array(days, pa.date32())})
+    pq.write_table(numbers.append_column("x", pa.array([1, 2, 3, 4])), tmp_path / "b.parquet")
+    shifted = pa.table(
+        {"id": ["0817", "0818", "819"], "born": [f"1990-02-0{day}" for day in (3, 2, 4)], "x": [1, 2, 3]}
+    )
+    pq.write_table(shifted, tmp_path / "c.parquet")
+    matching = Matching(parts=2, zeros="strip", dates=[2])
+    forms = {}
+    for name, file, written in (("a", "a.csv", "%d.%m.%Y"), ("b", "b.parquet", None), ("c", "c.parquet", None)):
+        settings = DataSettings(path=tmp_path / file, id=["id", "born"], date_format=written)  # type: ignore[arg-type]
+        forms[name] = matched(read(settings, with_labels=False), matching, settings).ids
+    expected = [matching.matched([number, f"1990-02-0{day}"]) for number, day in (("818", 2), ("819", 4))]
+    cut = dict.fromkeys(forms["a"], "train") | {expected[0]: "test"}
+    outcome = aligned(tmp_path / "run", cut, {"b": [*forms["b"], "another"], "c": forms["c"]})
+    assert not outcome.errors
+    assert set(rows_of(outcome.orders["b"])) == set(forms["a"]) & set(forms["b"]) & set(forms["c"]) == set(expected)
+
+
+def test_the_event_loop_goes_on_while_ids_are_masked_sorted_and_kept(tmp_path: Path) -> None:
+    """Health checks and keep-alive are answered from it; here three parties even share one."""
+    pauses, ids = Pauses(), people(*range(4000))
+    outcome = aligned(tmp_path, split(ids), {"a": ids, "b": ids}, beside=pauses.watched())
+    assert not outcome.errors and 0 < pauses.longest_work < 0.5
 
 
 def test_progress_before_the_first_phase_must_be_progress() -> None:
@@ -369,3 +438,98 @@ def test_a_party_that_lost_its_alignment_has_all_align_anew(tmp_path: Path) -> N
     path.write_text("{}")
     again = aligned(tmp_path, cut, passive)
     assert way_of(again) == WHOLE and len(rows_of(again.orders["b"])) == 25
+
+
+# What is interrupted, and what a policy bounds.
+
+
+def test_an_interrupted_alignment_goes_on_with_what_the_survivors_have_masked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(private_alignment, "CHUNK", 16)
+    multiplied: list[int] = []
+
+    def counted(secret: bytes, points: Iterable[bytes]) -> list[bytes]:
+        made = masking.times(secret, points)
+        multiplied.append(len(made))
+        return made
+
+    monkeypatch.setattr(private_alignment, "times", counted)
+    ids = people(*range(160))
+    members, before = ("active", "a", "b"), {name: MaskedBefore() for name in ("active", "a", "b")}
+    whole = 7 * len(ids)  # the active party 1 + 2 times its ids, each of two passive ones 2 times
+    answers = iter([True] * 4)
+
+    def die(parcel: Parcel) -> list[Parcel] | None:
+        return [parcel] if not parcel.HasField("masked") or next(answers, False) else None
+
+    first = aligned(tmp_path, split(ids), {"a": ids, "b": ids}, changes={"b": die}, before=before, timeout=3)
+    assert first.errors and not first.orders
+    before["b"] = MaskedBefore()  # it was killed
+    multiplied.clear()
+    second = aligned(tmp_path, split(ids), {"a": ids, "b": ids}, before=before)
+    assert not second.errors and len(rows_of(second.orders["b"])) == 160
+    # All of the ids of `a`, and the four messages that were answered, are not masked again.
+    assert sum(multiplied) <= whole - len(ids) - 4 * 16
+    assert all(before[name].secret == b"" for name in members)  # done, and forgotten
+    multiplied.clear()
+    other = aligned(tmp_path / "other", split(ids), {"a": ids, "b": ids}, before=before, job="other")
+    assert sum(multiplied) == whole and not points_of(other) & points_of(second)
+
+
+def test_another_job_never_goes_on_with_the_secret_of_one_that_was_interrupted() -> None:
+    before = MaskedBefore()
+    before.begin("one")
+    first = before.secret
+    before.begin("one")
+    assert before.secret == first
+    before.begin("two")
+    assert before.secret != first
+
+
+@pytest.mark.parametrize("name", ["active", "a"])
+def test_a_policy_that_has_had_enough_alignments_stops_before_anything_is_masked(tmp_path: Path, name: str) -> None:
+    def refuse() -> None:
+        raise SettingsError("policy.alignments_per_day: is 2, and ids were masked as often today")
+
+    ids = people(*range(20))
+    outcome = aligned(tmp_path, split(ids), {"a": ids, "b": ids}, agree={name: refuse}, timeout=3)
+    assert isinstance(outcome.errors[name], SettingsError)
+    sent = outcome.recorded["a", "active"] if name == "a" else outcome.recorded["active", "a"]
+    assert not [one for one in map(Parcel.FromString, sent) if one.HasField("masked") or one.HasField("table")]
+
+
+def test_alignments_are_counted_by_the_day_over_restarts(tmp_path: Path) -> None:
+    now = 5.0 * DAY_SECONDS
+    for count in (1, 2, 3):
+        assert Budget(tmp_path, b"secret", clock=lambda: now).enter_alignment() == count
+    now += DAY_SECONDS
+    assert Budget(tmp_path, b"secret", clock=lambda: now).enter_alignment() == 1
+
+
+@pytest.mark.parametrize("liar", ["active", "a"])
+def test_a_message_that_is_sent_again_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, liar: str) -> None:
+    monkeypatch.setattr(private_alignment, "CHUNK", 25)
+    sent: list[bytes] = []
+
+    def again(parcel: Parcel) -> list[Parcel]:
+        if parcel.HasField("masked"):
+            sent.append(parcel.masked.points)
+            parcel.masked.points = sent[0]
+        return [parcel]
+
+    refused(tmp_path, liar, again, "sent a masked id twice")
+
+
+@pytest.mark.parametrize(
+    ("liar", "content"),
+    [("a", "call"), ("a", "table"), ("a", "slots"), ("active", "plan"), ("active", "masked"), ("active", "common")],
+)
+def test_whoever_hangs_up_early_is_named(tmp_path: Path, liar: str, content: str) -> None:
+    def hang_up(parcel: Parcel) -> list[Parcel] | None:
+        found = parcel.WhichOneof("content")
+        return (
+            None if (found == "table" and content == "slots" and parcel.table.slots) or found == content else [parcel]
+        )
+
+    refused(tmp_path, liar, hang_up, "is gone|ended the stream|hung up|closed")

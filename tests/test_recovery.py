@@ -49,12 +49,14 @@ class Strikes:
     def __init__(self, cluster: LocalCluster, strikes: Mapping[int, Strike]) -> None:
         self._cluster, self._strikes, self._over = cluster, dict(strikes), 0
         self.notes: list[str] = []
+        self.finished: set[tuple[str, int]] = set()  # phases and rounds whose end was told
 
     def __call__(self, event: Event) -> None:
         if event.WhichOneof("content") == "note":
             self.notes.append(event.note)
         if event.WhichOneof("content") == "finished":
             self._over += 1
+            self.finished.add((event.finished.name, event.finished.round))
             if strike := self._strikes.pop(self._over, None):
                 strike(self._cluster)
 
@@ -86,6 +88,7 @@ def run_with(
             follow = Strikes(cluster, strikes or {})
             result = await run_on(cluster, out, follow)
             assert not follow._strikes, "all strikes have fallen"
+            assert {(one["phase"], one["round"]) for one in result["rounds"]} <= follow.finished, "no end was kept back"
             return result, follow.notes
 
     return asyncio.run(work())
@@ -154,14 +157,17 @@ def test_any_member_killed_in_training_forgetting_measuring_and_comparing(forget
 
 def test_long_phases_are_cut_and_a_member_killed_in_the_middle_of_one_changes_no_bit(tmp_path: Path) -> None:
     job = content(
-        train={"epochs": 1, "batch_size": 4},
+        train={"epochs": 2, "batch_size": 6, "overlap": 3, "local_steps": 2},
         evaluate={"batch_size": 8},
-        unlearn={"method": "cvfu", "rounds": 2, "offline": "passive-2"},
-        compare=[{"method": "ico", "rounds": 1}],
+        unlearn={"method": "fedora", "dual": "parameterwise", "scales": {"rounds": 30}},
+        compare=[{"method": "cvfu", "rounds": 2, "offline": "passive-2"}, {"method": "ico", "rounds": 1}],
     )
     run_with(job, tmp_path / "whole")
     often = DEADLINES.model_copy(update={"commit_every": 0.05})
-    programs = {"passive-1": striking(tmp_path, "passive-1", {"exchange.send": 50, "exchange.receive": 90})}
+    programs = {
+        "passive-1": striking(tmp_path, "passive-1", {"exchange.send": 50, "exchange.receive": 90}),
+        "active": striking(tmp_path, "active", {"exchange.send": 200}),
+    }
     run_with(job, tmp_path / "cut", programs=programs, deadlines=often)
     assert_same(tmp_path / "whole", tmp_path / "cut")
     said = [path.read_text() for path in (tmp_path / "cut" / "logs").glob("*.log")]
@@ -186,10 +192,10 @@ def striking(folder: Path, member: str, places: Mapping[str, int], blow: str = "
 
 def test_any_member_killed_before_and_after_it_writes_sends_and_journals(noisy: Path, tmp_path: Path) -> None:
     programs = {
-        COORDINATOR: striking(tmp_path, COORDINATOR, {"journal.before": 3, "journal.after": 2, "coordinator.send": 20}),
-        "passive-1": striking(tmp_path, "passive-1", {"commit.after": 4, "file.before-rename": 6}),
+        COORDINATOR: striking(tmp_path, COORDINATOR, {"journal.before": 2, "journal.after": 2, "coordinator.send": 20}),
+        "passive-1": striking(tmp_path, "passive-1", {"commit.after": 2, "file.before-rename": 6}),
         "passive-2": striking(tmp_path, "passive-2", {"resume.after": 2, "exchange.send": 40}),
-        "active": striking(tmp_path, "active", {"commit.before": 5, "party.send": 12}),
+        "active": striking(tmp_path, "active", {"commit.before": 3, "party.send": 12}),
     }
     run_with(NOISY, tmp_path / "run", programs=programs)
     assert_same(noisy, tmp_path / "run")

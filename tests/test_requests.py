@@ -1,6 +1,7 @@
 """Whom a request means is found out before anything is trained; what is wrong with it is said in one sentence."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +21,7 @@ from fedora_vfl.sampling.rows import rows_drawn
 from fedora_vfl.settings.files import check
 from fedora_vfl.wire.meter import Meter
 from party.data.split import assign
+from party.handed_request import as_bits, bits_bytes, from_bits
 from party.request import check_rows, resolve
 from protos.fedora.v1.control_pb2 import Accepted, Classes, Event, FromCoordinator, FromParty, Ids, Request
 from protos.fedora.v1.exchange_pb2 import Order
@@ -309,14 +311,19 @@ def test_a_bad_request_is_said_before_any_training_and_changes_nothing(tmp_path:
             assert said in str(caught.value), name
             assert "\n" not in str(caught.value), name
             assert started == [], f"{name}: no phase has run"
-            # Commits may be erased a moment after the user has been told.
-            kept = [one for one in (tmp_path / "run").rglob("*.safetensors") if "commits" not in one.parts]
-            assert kept == [], name
+            assert kept_models(tmp_path / "run") == [], name
         # The cluster is as good as new: the next request, for a single person, is honoured.
         result = await submit({"train": {"epochs": 1}, "forget": {"ids": [trained_person(tmp_path)]}})
         assert result["forget"] == {"rows": 1, "remaining": result["rows"]["train"] - 1}
 
     with_cluster(tmp_path, scenario, rows=120)
+
+
+def kept_models(folder: Path) -> list[Path]:
+    """Return all tensor files but commits, which are erased, folders and all, a moment after the user is told."""
+    walked = os.walk(folder)  # unlike rglob it does not mind folders that go away meanwhile
+    found = [Path(where, name) for where, _, names in walked for name in names if name.endswith(".safetensors")]
+    return [one for one in found if "commits" not in one.parts]
 
 
 def names_of_phases(names: list[str]) -> Callable[[Event], None]:
@@ -333,3 +340,12 @@ def trained_person(folder: Path) -> str:
     """Return the id of a training row of the cluster's table."""
     ids = [line.split(",")[0] for line in (folder / "people.csv").read_text().splitlines()[1:]]
     return next(one for one, part in zip(ids, assign(ids, None, 0.2, origin=""), strict=True) if part == "train")
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 1000])
+def test_whom_a_party_names_takes_the_same_bytes_whoever_it_is(rows: int) -> None:
+    for places in ([], [0], [rows - 1], list(range(rows))):
+        bits = as_bits(places, rows)
+        assert len(bits) == bits_bytes(rows) and from_bits(bits, rows) == places
+    for wrong in (b"", bytes(bits_bytes(rows) + 1), *([b"\xff" * bits_bytes(rows)] if rows % 8 else [])):
+        assert from_bits(wrong, rows) is None

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from coordinator.job import Job
+from coordinator.job import Forget, Job
 from coordinator.serving import serve
 from coordinator.train import Train
 from coordinator.wire import Wire
@@ -496,3 +496,23 @@ def test_mistakes_in_the_two_files_name_the_file_each_is_in(write_party: Callabl
 def test_a_path_that_no_file_can_have_is_refused(write_party: Callable[..., Path]) -> None:
     (sentence,) = party_refusal(write_party(federation="a\0b"))
     assert "is no path" in sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [" + "{b: 1}, " * 100_000 + "]", "more than 100000 names, values of names and groups"),
+        ("\n".join(f"k{number}: 1" for number in range(60_000)), "more than 100000 names, values of names and groups"),
+        ("a: [" + "1, " * 1_000_001 + "]", "more than 1000000 entries"),
+        ("[" * 60, "groups in groups, more than 50 deep"),
+    ],
+)
+def test_a_text_that_would_take_much_memory_is_refused_before_it_does(text: str, said: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        parse(text, Job, origin="job.yaml")
+    assert said in str(caught.value)
+
+
+def test_a_long_list_of_people_is_read() -> None:
+    ids = [f"p{number}" for number in range(200_000)]
+    assert parse(f"forget: {{ids: [{', '.join(ids)}]}}", Job, origin="job.yaml").forget == Forget(ids=ids)

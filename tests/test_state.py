@@ -157,8 +157,8 @@ class Interrupted:
         engine = self.engine
         run = engine._run
 
-        async def run_and_cut(phase: Any, rounds: int) -> Any:
-            outcome = await run(phase, rounds)
+        async def run_and_cut(phase: Any, rounds: int, following: Any = None) -> Any:
+            outcome = await run(phase, rounds)  # the next one is not sent ahead to parties that may be replaced
             self._ran += 1
             if self._ran in self._cut_after:
                 await self._replace_parties()

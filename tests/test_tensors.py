@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedora_vfl.wire.encodings import ENCODINGS, Float32, TensorEncoding
 from fedora_vfl.wire.meter import Packed
-from fedora_vfl.wire.tensors import FIELDS, KINDS, MalformedError, TensorParcel, agreed_in, pack, unpack
+from fedora_vfl.wire.tensors import FIELDS, KINDS, Due, MalformedError, TensorParcel, agreed_in, pack, unpack
 from protos.fedora.v1.exchange_pb2 import Dual, Greeting, Offer, Order, Parcel
 from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.meter_pb2 import Kind
@@ -84,6 +84,17 @@ def field(number: int, content: bytes) -> bytes:
 def test_what_is_packed_is_unpacked_to_the_bit(parcel: TensorParcel) -> None:
     assert_reads_as(pack(parcel).data, parcel)
     assert agreed_in(pack(parcel).data[:64]) == (parcel.agreed or None)
+
+
+@deterministic
+@given(parcels(), parcels(), st.booleans())
+def test_what_is_known_to_be_due_is_read_as_anything_else_would_be(
+    parcel: TensorParcel, other: TensorParcel, right: bool
+) -> None:
+    expected = parcel if right else other
+    due = Due.of(*expected[:6])
+    data = pack(parcel).data
+    assert unpack(data, due) == unpack(data)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS.entries)

@@ -194,13 +194,17 @@ async def hello(address: str, shown: Credentials, name: str) -> FromCoordinator:
     secured: Secured = {"credentials": shown, "peer": COORDINATOR_MEMBER}
     async with dial(address, 10, **secured) as channel:
         await reach(channel, address, PATIENCE, **secured)
-        call: Any = channel.stream_stream(path(JOIN))()
-        try:
-            await call.write(FromParty(hello=Hello(protocol=PROTOCOL, party=name)).SerializeToString())
-            return FromCoordinator.FromString(await call.read())
-        except grpc.RpcError:
-            await check_right_service(call, address, **secured)
-            raise
+        while True:
+            call: Any = channel.stream_stream(path(JOIN))()
+            try:
+                await call.write(FromParty(hello=Hello(protocol=PROTOCOL, party=name)).SerializeToString())
+                return FromCoordinator.FromString(await call.read())
+            except grpc.RpcError:
+                await check_right_service(call, address, **secured)
+                # A call that is refused while it is still being written loses its status: gRPC says INTERNAL then. A
+                # party joins again, and is told; so do we.
+                if await call.code() != grpc.StatusCode.INTERNAL:
+                    raise
 
 
 async def in_log(cluster: LocalCluster, name: str, sentence: str) -> None:

@@ -10,12 +10,12 @@ import pytest
 from rich.console import Console
 
 from fedora_vfl.bench import line as bench_line
-from fedora_vfl.bench.line import ADVISED, Work, advise
+from fedora_vfl.bench.line import ADVISED, Advice, Choice, Work, advise
 from fedora_vfl.bench.to_accuracy import measuring
 from fedora_vfl.bench.to_accuracy.measuring import Run
 from fedora_vfl.bench.to_accuracy.report import lines_of, print_tables, worth_it, write_report
 from fedora_vfl.bench.to_accuracy.seconds import FRAMING, LineSpeed, StepCost
-from fedora_vfl.bench.to_accuracy.ways import PLAIN, TIGHT, DataSet, Way
+from fedora_vfl.bench.to_accuracy.ways import MORE_EPOCHS, PLAIN, TIGHT, DataSet, Way
 from fedora_vfl.cluster.local import free_address
 from fedora_vfl.errors import PartyError
 
@@ -33,13 +33,17 @@ def test_a_step_waits_for_everything_and_with_batches_under_way_for_the_slowest(
 
 def test_advice_is_the_exact_step_near_by_overlap_far_away_and_few_bits_on_a_slow_line() -> None:
     work = Work(batch=256, embedding=64, parties=2, compute=0.005)
-    assert advise(NEAR, work).way == ADVISED[0]
+    assert advise(NEAR, work).choice == ADVISED[0]
     far = advise(FAR, work)
     assert far.way.overlap > 0
-    assert far.exact > 3 * far.seconds
+    assert far.faster > 2
     slow = advise(SLOW, work)
     assert slow.way.wire == TIGHT
-    assert slow.exact > 5 * slow.seconds
+    assert slow.faster > 3
+    smaller = Choice(Way("smaller", train={"overlap": 8}, smaller=4))
+    assert work.cost(smaller.way).up == work.cost(ADVISED[0].way).up / 4
+    assert Advice(smaller, 64, 0.1, 0.2).settings == {"train": {"overlap": 8, "batch_size": 64}}
+    assert Advice(ADVISED[0], 256, 0.2, 0.2).settings == {}
 
 
 def run_of(way: str, accuracies: list[float], size: float, compute: float = 0.001) -> Run:
@@ -47,7 +51,7 @@ def run_of(way: str, accuracies: list[float], size: float, compute: float = 0.00
 
 
 def test_the_target_is_the_plain_runs_less_half_a_point_and_the_front_has_what_nothing_beats(tmp_path: Path) -> None:
-    ways = [Way(PLAIN), Way("small"), Way("never"), Way("worse", train={"overlap": 1})]
+    ways = [Way(PLAIN), Way("small"), Way("never"), Way("worse", {"encoding": "int8"}, {"overlap": 1})]
     runs = [
         run_of(PLAIN, [0.5, 0.8, 0.9, 0.91, 0.92], 1e6),
         run_of("small", [0.5, 0.7, 0.8, 0.9, 0.906], 1e5, compute=0.01),
@@ -74,7 +78,7 @@ def test_runs_are_measured_on_a_cluster_after_every_epoch_and_never_twice(tmp_pa
 
     runs = all_runs()
     assert [run.way for run in told] == [PLAIN, "tight"]
-    assert all(len(run.accuracies) == 2 for run in runs)
+    assert [len(run.accuracies) for run in runs] == [2, 2 * MORE_EPOCHS]  # with batches under way
     assert runs[1].epoch_bytes < runs[0].epoch_bytes / 4
     assert all_runs() == runs
     assert len(told) == 2

@@ -141,7 +141,7 @@ def test_a_round_waits_for_one_exchange_and_a_group_of_rounds_for_one_report(who
     groups = {
         line["round"] for line in whole_class.ledger(kind="control") if line["phase"] in ("unlearning", "recovery")
     }
-    assert len(groups) <= 3, "one of rounds that push, two of recovery"
+    assert len(groups) <= 2, "one of rounds that push, one of recovery"
 
 
 def test_all_parties_keep_the_same_three_models(whole_class: Run) -> None:
@@ -273,7 +273,8 @@ def test_a_certificate_of_retraining_holds_and_knows_no_dual_variable(retrained:
 
 def test_a_model_that_lost_accuracy_is_taken_back_part_of_the_way_at_every_party(tmp_path: Path) -> None:
     train = {"epochs": 10, "batch_size": 64, "lr": 0.01}
-    unlearn = {"scales": {"step": 2.0}}  # half of every value in a step is absurd
+    # A hundred times every value in a step is absurd, and so large a budget pays for many held-out rows.
+    unlearn = {"budget": 0.5, "scales": {"step": 100.0}}
     taken = done(tmp_path, train=train, forget={"samples": 40}, unlearn=unlearn, seed=1)
     assert any(entry["phase"] == "retreat" for entry in taken.result["rounds"])
     assert "the model was taken back" in taken.result["unlearning"]["stopped"]

@@ -85,12 +85,14 @@ def train(joint: Joint, job: Job) -> None:
     own = [place for place, owner in enumerate(joint.owners) if owner == "active"]
     top = [*(one for place in own for one in joint.bottoms[place].parameters()), *joint.top.parameters()]
     optimizer = _optimizer(job, top)
+    waiting: list[
+        list[Tensor]
+    ] = []  # gradients that have not come yet, also from one epoch to the next; the last never
     for epoch in range(settings.rounds):
         for one in (optimizer, *(party.optimizer for party in passive)):
             one.param_groups[0]["lr"] = learning_rate(settings, epoch)
         seed = derive(job.seed, "train", epoch)
         order = torch.randperm(joint.train, generator=torch.Generator().manual_seed(derive(seed, "batches")))
-        waiting: list[list[Tensor]] = []
         for step, rows in enumerate(torch.split(order, settings.batch_size)):
             sent = [party.up.cross(party.embed(rows), rows, seed, step).requires_grad_() for party in passive]
             for turn in range(settings.local_steps):
@@ -105,8 +107,6 @@ def train(joint: Joint, job: Job) -> None:
                 optimizer.step()
             if len(waiting) > settings.overlap:
                 _deliver(passive, waiting, settings.local_steps)
-        while waiting:
-            _deliver(passive, waiting, settings.local_steps)
 
 
 def _deliver(passive: list[PassiveParty], waiting: list[list[Tensor]], times: int) -> None:

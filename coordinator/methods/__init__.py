@@ -30,13 +30,24 @@ class PhaseOutcome:
     left_out: dict[str, str] = field(default_factory=dict)  # what a party's policy keeps back, with the reason
     # Where the loss is kept back: whether it is as it should be; Report in phase.proto says when that is.
     within_bounds: bool | None = None
+    earlier: tuple["PhaseOutcome", ...] = ()  # those of the phases that came before it in one list
 
     def total(self, figure: str) -> float:
         """Add up a figure over all parties that report it."""
         return sum(figures.get(figure, 0.0) for figures in self.figures.values())
 
 
-Method = Generator[Phase | Rollback, PhaseOutcome, R]
+# A list is of phases none of which depends on what the ones before it come to. They are sent ahead, so that parties
+# need not wait for the coordinator in between; the outcome is the last one's.
+Step = Phase | list[Phase] | Rollback
+Method = Generator[Step, PhaseOutcome, R]
+
+
+def phases_in(step: Step) -> list[Phase]:
+    """Return the phases of what a method yields; a rollback has none."""
+    if isinstance(step, Rollback):
+        return []
+    return step if isinstance(step, list) else [step]
 
 
 @dataclass(frozen=True)

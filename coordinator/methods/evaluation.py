@@ -22,7 +22,10 @@ def observation(
     """
     members = share(REMAINING, min(1.0, rows[Samples.TEST] / rows[Samples.REMAINING]))
     sets = {"test": TEST, "validation": VALIDATION, "forgotten": FORGET, "members": members, "probe": PROBE}
-    for name, over in sets.items():
-        if rows.get(over.set):
-            draw = derive(seed, name)
-            yield look(prefix + name, round, over=over, batch_size=batch_size, seed=draw, update=RECORD)
+    phases = [
+        look(prefix + name, round, over=over, batch_size=batch_size, seed=derive(seed, name), update=RECORD)
+        for name, over in sets.items()
+        if rows.get(over.set)
+    ]
+    if phases:
+        yield phases

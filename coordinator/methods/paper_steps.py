@@ -5,7 +5,6 @@ import math
 from coordinator.methods import Method, MethodResult
 from coordinator.methods.primal_dual import Problem
 from coordinator.methods.step_sizes import StepSizes
-from protos.fedora.v1.phase_pb2 import PrimalDescent, Sgd
 
 
 def paper(problem: Problem) -> Method[MethodResult]:
@@ -14,14 +13,13 @@ def paper(problem: Problem) -> Method[MethodResult]:
     steps, rounds = _first_steps(problem), settings.most_rounds(problem.task.train)
     δ = 1.0 if "asymmetric-batches" in settings.without else _given(settings.delta, 0.05)
     forgetting = "unlearning-loss" not in settings.without
-    push = PrimalDescent.AS_IT_IS if forgetting else PrimalDescent.NONE
     held, calm = False, 0
     for k in range(1, rounds + 1):
         size = math.inf
         if forgetting:
             ascent = yield problem.unlearning(k, steps.sigma, fresh=k == 1)
             held, size = problem.holds(ascent, problem.level), math.sqrt(ascent.total("parameters_squared"))
-        descent = yield problem.descent(k, Sgd(lr=steps.tau), push, part=δ, fresh=k == 1)
+        descent = yield problem.descent(k, steps.tau, part=δ, push=forgetting, fresh=k == 1)
         if "adaptive-steps" not in settings.without:
             steps = steps.adapt(descent.change)
         calm = calm + 1 if held and descent.change <= settings.tolerance * size else 0

@@ -9,21 +9,10 @@ from dataclasses import dataclass
 
 from coordinator.methods import PhaseOutcome, UnlearningTask
 from coordinator.methods.fedora_settings import Fedora
-from coordinator.phases import FORGET, REMAINING, look, share
+from coordinator.phases import FORGET, REMAINING, look
 from fedora_vfl.errors import SettingsError
 from fedora_vfl.sampling.seeds import derive
-from protos.fedora.v1.phase_pb2 import (
-    Adam,
-    DualAscent,
-    Loss,
-    Phase,
-    Plan,
-    PrimalDescent,
-    Samples,
-    Sgd,
-    Uncertainty,
-    Update,
-)
+from protos.fedora.v1.phase_pb2 import DualAscent, Loss, Phase, Plan, PrimalDescent, Samples, Uncertainty, Update
 
 UNLEARNING, REMAINING_PHASE, RECOVERY = "unlearning", "remaining", "recovery"
 FORMS = {"scalar": DualAscent.SCALAR, "parameterwise": DualAscent.PARAMETERWISE}
@@ -77,64 +66,32 @@ class Problem:
         """Tell whether L_u is at least a level; the active party says so itself where it does not tell L_u."""
         return bool(ascent.within_bounds) if "loss" in ascent.left_out else self.loss(ascent.loss) >= level
 
-    def unlearning(
-        self,
-        round: int,
-        sigma: float,
-        *,
-        part: float = 1.0,
-        gamma: float | None = None,
-        level: float | None = None,
-        omega_max: float = 0.0,
-        taking_away: bool = False,
-        fresh: bool = False,
-        checkpoint: bool = False,
-    ) -> Phase:
+    def unlearning(self, round: int, sigma: float, *, fresh: bool = False) -> Phase:
         """Return the dual ascent, the networks in eval mode: exact however D_u is cut into micro-batches."""
         settings = self.settings
         rule = DualAscent(
-            form=FORMS[settings.dual],
-            sigma=sigma,
-            gamma=self.gamma if gamma is None else gamma,
-            omega_max=omega_max,
-            taking_away=taking_away,
-            normalised=settings.steps == "auto",
-            audit=settings.audit,
-            level=self.level if level is None else level,
+            form=FORMS[settings.dual], sigma=sigma, gamma=self.gamma, audit=settings.audit, level=self.level
         )
-        loss = Loss(uncertainty=Uncertainty(omega=settings.omega), reduction=REDUCTIONS[settings.reduction])
-        phase = look(
+        return look(
             UNLEARNING,
             round,
-            over=share(FORGET, part),
+            over=FORGET,
             batch_size=settings.micro_batch,
             seed=derive(self.task.seed, UNLEARNING, round),
-            loss=loss,
+            loss=Loss(uncertainty=Uncertainty(omega=settings.omega), reduction=REDUCTIONS[settings.reduction]),
             update=Update(dual_ascent=rule, fresh=fresh),
         )
-        phase.checkpoint = checkpoint
-        return phase
 
-    def descent(
-        self,
-        round: int,
-        step: Sgd | Adam,
-        push: PrimalDescent.Push,
-        *,
-        part: float,
-        batch_size: int | None = None,
-        name: str = REMAINING_PHASE,
-        fade: float = 0.0,
-        fresh: bool = False,
-    ) -> Phase:
+    def descent(self, round: int, tau: float, *, part: float, push: bool, fresh: bool = False) -> Phase:
         """Return the primal descent over a fresh draw of D_r, the networks in train mode."""
-        rule = PrimalDescent(rho=self.settings.rho, push=push, fade=fade)
-        (rule.sgd if isinstance(step, Sgd) else rule.adam).CopyFrom(step)  # type: ignore[arg-type]
+        rule = PrimalDescent(
+            tau=tau, rho=self.settings.rho, push=PrimalDescent.AS_IT_IS if push else PrimalDescent.NONE
+        )
         return Phase(
-            name=name,
+            name=REMAINING_PHASE,
             round=round,
             over=Samples(set=REMAINING.set, share=part),
-            plan=Plan(seed=derive(self.task.seed, name, round), batch_size=batch_size or self.batch_size, shuffle=True),
+            plan=Plan(seed=derive(self.task.seed, REMAINING_PHASE, round), batch_size=self.batch_size, shuffle=True),
             update=Update(primal_descent=rule, fresh=fresh),
             loss=Loss(cross_entropy={}),
             train_mode=True,

@@ -1,6 +1,6 @@
 """FedORA that sets its own scales: no step size, weight or number of rounds to search for; see docs/unlearning.md.
 
-A comparison, rounds that push, rounds of recovery, and comparisons again. Each scale is measured on the model at hand:
+A comparison, rounds that push, rounds of recovery, and a comparison again. Each scale is measured on the model at hand:
 the push against the gradient of L_r, the step against the size of each tensor, γ against rows that were never seen, the
 rounds against what was asked for.
 """
@@ -29,26 +29,38 @@ from protos.fedora.v1.phase_pb2 import (
 
 COMPARISON, RETREAT = "comparison", "retreat"
 
-# What the rounds may exchange, as shares of what retraining takes: up to FEW rows, and from a tenth of all rows on.
-FEW, LEAST_SHARE, MOST_SHARE, MANY = 50, 0.01, 0.08, 0.1
+# What a run may exchange, as shares of what retraining takes: up to FEW rows, and from a tenth of all rows on, where
+# D_u has rows of all classes, as any sample has, or only of some.
+FEW, LEAST_SHARE, THIN_SHARE, MOST_SHARE, MANY = 50, 0.01, 0.05, 0.08, 0.1
+ALL_CLASSES = 0.9  # of the held-out rows, at least so many are then of the classes that D_u has
 UNCERTAIN_SHARE = 0.16
 LEAST_STEP = 0.25  # of the step: few rows need, and few rows of D_r bear, only a small change
 # Retraining to convergence takes at least so many epochs, whatever the model at hand was given.
 LEAST_EPOCHS = 10
 LEAST_ROUNDS = 8
 LEAST_ROWS = 24  # of a round: fewer are noise
-COMPARED = 0.1  # of the budget, for each of two or three comparisons
-FIRST_RECOVERY = 1 / 3  # of the recovery, before the comparison that may end it
+OF_FORGET = 0.25  # of the rows of a round that pushes: of D_u; the more there are of D_r, the less accuracy it costs
+STEP_ROWS = 48  # of a round, for which the step is meant: the noise of a mean falls with the root of the rows ...
+MOST_STEP_ROWS = 384  # ... and counts less than the step's own length, some time: up to here it was tried
+COMPARED = 0.1  # of the budget: rows of D_u, and as many held-out ones, in each of two comparisons
 ERRORS = 2.0  # standard errors: what 95 of 100 samples keep within
 LOSS_OF_ACCURACY = 0.02
 RETREAT_SHARE, MOST_RETREATS = 0.5, 2
 
 GOALS = {
     # Recovery follows, which brings back what D_r supports.
-    "as-retrained": {"push_share": 0.5, "passes": 4.0, "omega_max": 1.0, "ceiling": 0.5},
+    "as-retrained": {"push_share": 0.6, "passes": 4.0, "omega_max": 1.0, "ceiling": 1.0},
     # Nothing follows, and rows that look like all others need a long push.
     "uncertain": {"push_share": 1.0, "passes": math.inf, "omega_max": 4.0, "ceiling": 0.97},
 }
+
+
+@dataclass(frozen=True)
+class Looks:
+    """The rows of a comparison."""
+
+    forget: int
+    held_out: int
 
 
 @dataclass(frozen=True)
@@ -59,47 +71,67 @@ class Pace:
     recovery: int  # rounds
     forget: int  # rows of D_u in a round that pushes
     remaining: int  # rows of D_r in a round that pushes; recovery has those of D_u too
-    compared: int  # rows of D_u in a comparison
-    held_out: int  # held-out rows in a comparison
     step: float  # η
 
 
 def auto(problem: Problem) -> Method[MethodResult]:
-    """Push, recover, and stop when D_u looks like rows never seen, within the budget."""
+    """Push, recover, and see whether D_u looks like rows never seen, within the budget."""
     settings = problem.settings
     scales = settings.scales.filled(GOALS[settings.goal])
     if "adaptive-steps" in settings.without:
         scales = scales.model_copy(update={"decay": False, "guard": False})
-    return _Rule(problem, scales, pace(problem, scales)).run()
+    return _Rule(problem, scales, looks(problem)).run()
 
 
-def pace(problem: Problem, scales: Scales) -> Pace:
-    """Divide the budget among comparisons and rounds; half of a pushing round's rows come from D_u."""
+def looks(problem: Problem) -> Looks:
+    """Return how many rows comparisons take, of the smallest budget that a request of this size may have."""
+    task, rows = problem.task, COMPARED * rows_in(problem, all_classes=True)
+    return Looks(min(task.forget, max(8, int(rows))), min(task.validation or task.test, max(32, int(rows))))
+
+
+def rows_in(problem: Problem, *, all_classes: bool) -> float:
+    """Return how many rows a run may exchange."""
+    task = problem.task
+    return (
+        part_of(problem, all_classes=all_classes) * max(LEAST_EPOCHS, task.train.epochs_from_scratch) * task.remaining
+    )
+
+
+def part_of(problem: Problem, *, all_classes: bool) -> float:
+    """Return the share of retraining's rows that a run may exchange: as the job says, or as suits the request."""
     settings, task = problem.settings, problem.task
-    part = settings.budget or budget(task.forget, task.remaining, settings.goal)
-    rows = part * max(LEAST_EPOCHS, task.train.epochs_from_scratch) * task.remaining
-    compared = min(task.forget, max(8, int(COMPARED * rows)))
-    held_out = min(task.validation or task.test, max(16, int(COMPARED * rows)))
-    # A round of half a training batch: then rounds wait for each other at most twice as often, for their rows, as
-    # training does.
-    rounds = settings.rounds or min(scales.rounds, LEAST_ROUNDS + int(2 * rows / problem.batch_size))
-    looks = 1.5 * (compared + held_out)  # three, whose rows go one way only
-    a_round = max(LEAST_ROWS, int((rows - looks) / rounds))
-    forget = max(1, min(task.forget, a_round // 2))
-    δ = 1.0 if "asymmetric-batches" in settings.without else settings.delta
-    remaining = min(task.remaining, a_round - forget if δ is None else max(1, round(δ * task.remaining)))
-    push = 0 if "unlearning-loss" in settings.without else math.ceil(rounds * (scales.push_share or 1.0))
-    if push and not settings.rounds and task.forget <= FEW:
-        push = min(push, max(2, math.ceil(min(scales.passes or 1.0, rounds) * task.forget / forget)))
-    step = scales.step * _between(LEAST_STEP, 1.0, (part - LEAST_SHARE) / (MOST_SHARE - LEAST_SHARE))
-    return Pace(push, rounds - push, forget, remaining, compared, held_out, step)
+    return settings.budget or budget(task.forget, task.remaining, settings.goal, all_classes=all_classes)
 
 
-def budget(forget: int, remaining: int, goal: str) -> float:
-    """Return the share of retraining's rows that suits a request, from LEAST_SHARE to MOST_SHARE."""
+def budget(forget: int, remaining: int, goal: str, *, all_classes: bool = False) -> float:
+    """Return the share of retraining's rows that suits a request."""
     if goal == "uncertain":
         return UNCERTAIN_SHARE
-    return _between(LEAST_SHARE, MOST_SHARE, (forget - FEW) / max(1.0, MANY * (forget + remaining) - FEW))
+    part = (forget - FEW) / max(1.0, MANY * (forget + remaining) - FEW)
+    return _between(LEAST_SHARE, THIN_SHARE if all_classes else MOST_SHARE, part)
+
+
+def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool) -> Pace:
+    """Divide among rounds what comparisons leave of the budget."""
+    settings, task = problem.settings, problem.task
+    rows = rows_in(problem, all_classes=all_classes) - (looks.forget + looks.held_out)  # two, whose rows go one way
+    # A round of half a training batch: then rounds wait for each other at most twice as often, for their rows, as
+    # training does.
+    most = max(LEAST_ROUNDS, int(rows / LEAST_ROWS))  # very few rows in all are not worth a budget
+    rounds = settings.rounds or min(scales.rounds, most, LEAST_ROUNDS + int(max(0.0, 2 * rows) / problem.batch_size))
+    a_round = max(LEAST_ROWS, int(rows / rounds))
+    push = 0 if "unlearning-loss" in settings.without else math.ceil(rounds * (scales.push_share or 1.0))
+    # A model that follows from the labels of very few rows is one that a careful party says nothing of.
+    least = math.ceil(FEW / max(1, push)) if task.forget > FEW else 1
+    forget = max(1, min(task.forget, a_round // 2, max(least, int(OF_FORGET * a_round))))
+    δ = 1.0 if "asymmetric-batches" in settings.without else settings.delta
+    remaining = min(task.remaining, a_round - forget if δ is None else max(1, round(δ * task.remaining)))
+    if push and not settings.rounds and task.forget <= FEW:
+        few = math.ceil(min(scales.passes or 1.0, rounds) * task.forget / forget)
+        push = min(push, max(2, min(few, rounds // 2)))
+    part = (part_of(problem, all_classes=all_classes) - LEAST_SHARE) / (MOST_SHARE - LEAST_SHARE)
+    step = scales.step * _between(LEAST_STEP, 1.0, part) * math.sqrt(min(a_round, MOST_STEP_ROWS) / STEP_ROWS)
+    return Pace(push, rounds - push, forget, remaining, step)
 
 
 def _between(least: float, most: float, part: float) -> float:
@@ -110,96 +142,103 @@ def _between(least: float, most: float, part: float) -> float:
 class _Rule:
     problem: Problem
     scales: Scales
-    pace: Pace
+    looks: Looks
 
     def run(self) -> Method[MethodResult]:
         """Run all of it."""
         if self.problem.settings.goal == "uncertain":
             return (yield from self._uncertain())
-        yield self._comparison(1)
-        if self.pace.push:
-            yield self._rounds(UNLEARNING, 1, self.pace.push, pushing=True)
-        found, done, looks = None, 0, 1
-        first = max(1, round(FIRST_RECOVERY * self.pace.recovery))
-        for rounds in (first, self.pace.recovery - first):
-            if rounds < 1:
-                continue
-            yield self._rounds(RECOVERY, done + 1, rounds, pushing=False)
-            done, looks = done + rounds, looks + 1
-            found = yield self._comparison(looks)
-            if found.within_bounds and self.scales.early_stop:
-                break
+        found = yield self._comparison(1)
+        paced = pace(self.problem, self.scales, self.looks, all_classes=self._has_all_classes(found))
+        rounds = [self._pushing(paced)] * bool(paced.push) + [self._recovering(paced)] * bool(paced.recovery)
+        found = yield [*rounds, self._comparison(2)]
         retreats = 0
-        while found and self._harmed(found) and retreats < MOST_RETREATS:
-            retreats, looks = retreats + 1, looks + 1
-            yield look(RETREAT, retreats, over=share(REMAINING, 0), batch_size=1, update=_retreat())
-            found = yield self._comparison(looks)
-        held = bool(found.within_bounds) if found else False
-        rounds = self.pace.push + done
-        return MethodResult(rounds, self._why(held, retreats, done < self.pace.recovery), held, pushed=False)
+        while self._harmed(found) and retreats < MOST_RETREATS:
+            retreats += 1
+            retreat = look(RETREAT, retreats, over=share(REMAINING, 0), batch_size=1, update=_retreat())
+            found = yield [retreat, self._comparison(2 + retreats)]
+        held = bool(found.within_bounds)
+        return MethodResult(paced.push + paced.recovery, self._why(held, retreats), held, pushed=not paced.recovery)
 
     def _uncertain(self) -> Method[MethodResult]:
         """Push all the way, and look whether the constraint holds."""
-        if self.pace.push:
-            yield self._rounds(UNLEARNING, 1, self.pace.push, pushing=True)
-        found = yield look(COMPARISON, 1, over=FORGET, batch_size=self.problem.settings.micro_batch, loss=self._loss)
-        held = found.loss >= self.problem.level
-        return MethodResult(self.pace.push, f"all {self.pace.push} rounds that push were run", held, pushed=True)
+        paced = pace(self.problem, self.scales, Looks(0, 0), all_classes=False)
+        rounds = [self._pushing(paced)] * bool(paced.push)
+        end = look(COMPARISON, 1, over=FORGET, batch_size=self.problem.settings.micro_batch, loss=self._loss)
+        found = yield [*rounds, end]
+        held = None if "loss" in found.left_out else found.loss >= self.problem.level
+        return MethodResult(paced.push, f"all {paced.push} rounds that push were run", held, pushed=True)
 
-    def _why(self, held: bool, retreats: int, early: bool) -> str:
+    def _has_all_classes(self, found: PhaseOutcome) -> bool:
+        """Tell whether D_u has rows of all classes, as any sample of rows has; what is not told is no."""
+        alike = [one["unseen_rows"] for one in found.figures.values() if "unseen_rows" in one]
+        return bool(alike) and alike[0] >= ALL_CLASSES * self.looks.held_out
+
+    def _why(self, held: bool, retreats: int) -> str:
         which = "validation" if self.problem.task.validation else "test"
         if retreats:
             back = 1 - RETREAT_SHARE**retreats
             return f"accuracy on {which} rows had fallen, and the model was taken back {back:.0%} of the way"
         if held:
-            when = "before the last rounds of recovery" if early else "after all rounds of recovery"
-            return f"the rows looked like {which} rows of their classes, neither surer nor less sure, {when}"
-        return f"all {self.pace.push + self.pace.recovery} rounds were run; the rows do not look like {which} rows"
+            return f"the rows look like {which} rows of their classes, neither surer nor less sure"
+        return f"all rounds were run; the rows do not look like {which} rows of their classes"
 
     def _harmed(self, found: PhaseOutcome) -> bool:
         kept = [one["accuracy_kept"] for one in found.figures.values() if "accuracy_kept" in one]
         return self.scales.guard and kept == [0.0]
 
-    def _rounds(self, name: str, round: int, rounds: int, *, pushing: bool) -> Phase:
-        """Return a phase of joint rounds; without a push all their rows are of D_r."""
-        problem, pace, scales = self.problem, self.pace, self.scales
-        forget = pace.forget if pushing else 0
-        remaining = min(problem.task.remaining, pace.remaining + (0 if pushing else pace.forget))
-        rule = JointRounds(
-            form=FORMS[problem.settings.dual],
+    def _pushing(self, pace: Pace) -> Phase:
+        """Return the rounds that push L_u up to the ceiling."""
+        rule = self._rule(pace)
+        return self._phase(UNLEARNING, 1, pace.push, pace.forget, pace.remaining, Update(joint_rounds=rule, fresh=True))
+
+    def _recovering(self, pace: Pace) -> Phase:
+        """Return the rounds on D_r alone."""
+        update = Update(joint_rounds=self._rule(pace, recovering=True), fresh=not pace.push)
+        return self._phase(RECOVERY, 1, pace.recovery, 0, pace.forget + pace.remaining, update)
+
+    def _rule(self, pace: Pace, *, recovering: bool = False) -> JointRounds:
+        """Return what the rounds of a phase do."""
+        settings, scales = self.problem.settings, self.scales
+        return JointRounds(
+            form=FORMS[settings.dual],
             sigma=scales.dual_step,
             ceiling=self._ceiling,
             omega_max=scales.omega_max or 0.0,
-            gamma=problem.settings.gamma if problem.settings.gamma and problem.settings.dual != "scalar" else 1.0,
+            gamma=settings.gamma if settings.gamma and settings.dual != "scalar" else 1.0,
             step=pace.step,
-            falling=scales.decay and not pushing,
-            rho=problem.settings.rho,
-            fade=0.0 if pushing else scales.fade,
-            audit=problem.settings.audit,
+            falling=scales.decay and recovering,
+            rho=settings.rho,
+            audit=settings.audit,
             projected=scales.projected,
         )
+
+    def _phase(self, name: str, first: int, rounds: int, forget: int, remaining: int, update: Update) -> Phase:
+        """Return a phase of joint rounds."""
+        task = self.problem.task
+        forget, remaining = min(task.forget, forget), min(task.remaining, remaining)
         return Phase(
             name=name,
-            round=round,
+            round=first,
             over=REMAINING,
             joint=Joint(rounds=rounds, forget=forget, remaining=remaining),
-            plan=Plan(seed=derive(problem.task.seed, name, round), batch_size=forget + remaining),
-            update=Update(joint_rounds=rule, fresh=round == 1 and (pushing or not pace.push)),
+            plan=Plan(seed=derive(task.seed, name, first), batch_size=forget + remaining),
+            update=update,
             loss=self._loss,
             train_mode=True,
         )
 
     def _comparison(self, number: int) -> Phase:
         """Return a comparison of D_u with held-out rows; the same rows every time, so that only the model differs."""
-        task, pace = self.problem.task, self.pace
+        task, looks = self.problem.task, self.looks
         held_out = Samples.VALIDATION if task.validation else Samples.TEST
         rule = Compare(ceiling=self._ceiling, errors=ERRORS, loss_of_accuracy=LOSS_OF_ACCURACY)
         return Phase(
             name=COMPARISON,
             round=number,
             over=REMAINING,
-            joint=Joint(rounds=1, forget=pace.compared, held_out=pace.held_out, held_out_set=held_out),
-            plan=Plan(seed=derive(task.seed, COMPARISON), batch_size=pace.compared + pace.held_out),
+            joint=Joint(rounds=1, forget=looks.forget, held_out=looks.held_out, held_out_set=held_out),
+            plan=Plan(seed=derive(task.seed, COMPARISON), batch_size=looks.forget + looks.held_out),
             update=Update(compare=rule, fresh=number == 1),
             loss=self._loss,
             forward_only=True,

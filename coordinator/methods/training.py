@@ -7,7 +7,9 @@ from coordinator.methods import Method
 from coordinator.phases import TEST, TRAIN, learn, look
 from coordinator.train import Train
 from fedora_vfl.sampling.seeds import derive
-from protos.fedora.v1.phase_pb2 import Adam, Augmentation, Samples, Schedule, Sgd, Update
+from protos.fedora.v1.phase_pb2 import Adam, Augmentation, Phase, Samples, Schedule, Sgd, Update
+
+TOGETHER = 64  # phases that are made at once: a training may have a hundred thousand epochs
 
 
 @dataclass(frozen=True)
@@ -22,26 +24,33 @@ def training(
     settings: Train, *, seed: int, name: str = "train", over: Samples = TRAIN, looks: Looks | None = None
 ) -> Method[None]:
     """Train on a sample set for the given number of epochs, with looks at the test rows in between if there are any."""
+    phases: list[Phase] = []
     for epoch in range(settings.rounds):
-        yield learn(
-            name,
-            epoch + 1,
-            over=over,
-            update=update(settings, learning_rate(settings, epoch), fresh=epoch == 0),
-            batch_size=settings.batch_size,
-            seed=derive(seed, name, epoch),
-            augmentation=Augmentation(flip=settings.augment.flip, shift=settings.augment.shift),
-            schedule=schedule(settings),
+        phases.append(
+            learn(
+                name,
+                epoch + 1,
+                over=over,
+                update=update(settings, learning_rate(settings, epoch), fresh=epoch == 0),
+                batch_size=settings.batch_size,
+                seed=derive(seed, name, epoch),
+                augmentation=Augmentation(flip=settings.augment.flip, shift=settings.augment.shift),
+                schedule=schedule(settings, goes_on=epoch + 1 < settings.rounds),
+            )
         )
         if looks and (epoch + 1) % looks.every == 0:
-            yield look("progress", epoch + 1, over=TEST, batch_size=looks.batch_size)
+            phases.append(look("progress", epoch + 1, over=TEST, batch_size=looks.batch_size))
+        if len(phases) >= TOGETHER or epoch + 1 == settings.rounds:
+            yield phases
+            phases = []
 
 
-def schedule(settings: Train) -> Schedule | None:
-    """Return the schedule of every epoch; none where all parties wait for each other at every step."""
+def schedule(settings: Train, *, goes_on: bool) -> Schedule | None:
+    """Return the schedule of an epoch, which another one may follow; none where all parties wait at every step."""
     if settings.overlap == 0 and settings.local_steps == 1:
         return None
-    return Schedule(overlap=settings.overlap, local_steps=settings.local_steps)
+    goes_on = goes_on and settings.overlap > 0
+    return Schedule(overlap=settings.overlap, local_steps=settings.local_steps, goes_on=goes_on)
 
 
 def update(settings: Train, lr: float, *, fresh: bool) -> Update:

@@ -2,82 +2,100 @@
 
     python -m fedora_vfl.bench.sequence --requests 10 --rows 50 --out runs/sequence
 
-One cluster of real processes trains on digits with a backdoor, forgets the poisoned rows, and then so many clean rows a
-request, each from the model that the last one left. Every job is compared with a Retrain without all rows named so far.
+Training on digits with a backdoor, forgetting the poisoned rows, and then so many clean rows a request, each from the
+model that the last one left, in one process. Every model is compared with Retrains without all rows named so far.
 """
 
-import asyncio
-import json
 import shutil
 from pathlib import Path
+from statistics import mean
 from typing import Annotated, Any
 
+import torch
 import typer
-import yaml
 
-from coordinator.job import Job
-from fedora_vfl.cluster.local import LocalCluster
-from fedora_vfl.cluster.preparation import JOB_FILE, prepare
-from fedora_vfl.cluster.runs import perform
+from coordinator.job import Forget, Job
+from fedora_vfl.bench.one_process.course import Course, Figures
+from fedora_vfl.cluster.preparation import prepare
 from fedora_vfl.settings.files import check
 from fedora_vfl.storage import write_atomically
-from protos.fedora.v1.control_pb2 import Event
 
-DATA = {
+JOB: dict[str, Any] = {
     "data": {"source": "digits", "parties": 2},
+    "model": {"bottom": "cnn", "channels": [16, 32], "embedding": 32, "top": [64]},
+    "train": {"epochs": 25, "batch_size": 128},
     "forget": {"classes": ["0", "1"], "percent": 50},
     "backdoor": {"target": "2"},
 }
-MODEL = {"bottom": "cnn", "channels": [16, 32], "embedding": 32, "top": [64]}
-TRAIN = {"epochs": 25, "batch_size": 128}
-FIGURES = ("test_accuracy", "forget_accuracy", "backdoor_asr")
-HEADER = ("request", "rows", "left out", *(f"{name}: unlearned (Retrain)" for name in FIGURES))
+FIGURES = {"backdoor": "backdoor_asr", "forgotten rows": "forget_accuracy", "test": "test_accuracy"}
+
+Sequence = list[tuple[Figures, list[Figures]]]  # of every request: the unlearned model, and its Retrains
 
 
-async def measure(requests: int, rows: int, seed: int, work: Path) -> list[list[str]]:
-    """Run the jobs and return a line of the table for each."""
-    federation = prepare(check(DATA, Job, origin="sequence"), origin=work / "sequence.yaml", out=work)
-    poisoned = yaml.safe_load((work / JOB_FILE).read_text(encoding="utf-8"))["forget"]
-    lines: list[list[str]] = []
-    async with LocalCluster(work, federation) as cluster:
-        for number in range(requests):
-            begins = {"model": MODEL, "train": TRAIN} if number == 0 else {"train": {"from": f"unlearned-{number - 1}"}}
-            content: dict[str, Any] = {
-                **begins,
-                "forget": poisoned if number == 0 else {"samples": rows},
-                "unlearn": {"save": f"unlearned-{number}"},
-                "compare": [{"method": "retrain", "save": f"retrain-{number}"}],
-                "certificate": False,
-                "seed": seed + number,
-            }
-            content["train"] = {**content["train"], "save": f"original-{number}"}
-            done = await perform(cluster, yaml.safe_dump(content), origin="sequence", follow=_ignore)
-            lines.append(_line(number + 1, json.loads(done.result_json)))
-            print(" | ".join(lines[-1]), flush=True)
-    return lines
+def measure(requests: int, rows: int, seed: int, retrains: int, work: Path) -> Sequence:
+    """Run the requests of one sequence."""
+    torch.set_num_threads(1)
+    prepare(check({**JOB, "seed": seed}, Job, origin="sequence"), origin=work / "sequence.yaml", out=work, threads=1)
+    course, found = Course(work), []
+    course.train()
+    for number in range(requests):
+        if number:
+            course.go_on(Forget(samples=rows), seed=seed + number)
+        anew = [course.retrain(repeat) for repeat in range(1, retrains + 1)]
+        _, unlearned = course.unlearn(course.job.unlearn)  # last: the next request goes on from it
+        found.append((unlearned, anew))
+        print(seed, number + 1, *(f"{name} {_pair([found[-1]], key)}" for name, key in FIGURES.items()), flush=True)
+    return found
 
 
-def _line(number: int, result: dict[str, Any]) -> list[str]:
-    pairs = [f"{result['unlearned'][name]:.3f} ({result['retrain'][name]:.3f})" for name in FIGURES]
-    return [str(number), str(result["forget"]["rows"]), str(result["rows"]["forgotten"]), *pairs]
+def slope(sequences: list[Sequence], figure: str) -> tuple[float, float]:
+    """Return by how many points a request the distance to Retrain grows after the first, and its standard error."""
+    points = [
+        (float(number), 100 * (unlearned[figure] - mean(one[figure] for one in anew)))
+        for sequence in sequences
+        for number, (unlearned, anew) in enumerate(sequence)
+        if number
+    ]
+    middle, height = (mean(values) for values in zip(*points, strict=True))
+    spread = sum((x - middle) ** 2 for x, _ in points)
+    if not spread or len(points) < 3:
+        return 0.0, 0.0
+    found = sum((x - middle) * (y - height) for x, y in points) / spread
+    rest = sum((y - height - found * (x - middle)) ** 2 for x, y in points)
+    return found, (rest / (len(points) - 2) / spread) ** 0.5
 
 
-def _ignore(_: Event) -> None:
-    """Say nothing of single rounds."""
+def table(sequences: list[Sequence]) -> str:
+    """Write all requests, unlearned (Retrain), as means over the sequences, and how the distance grows."""
+    count = len(sequences[0])
+    lines = [["request", *map(str, range(1, count + 1)), "growth a request"], ["---"] * (count + 2)]
+    for name, key in FIGURES.items():
+        of_request = [[sequence[number] for sequence in sequences] for number in range(count)]
+        growth, error = slope(sequences, key) if count > 1 else (0.0, 0.0)
+        lines.append([name, *(_pair(one, key) for one in of_request), f"{growth:+.1f} ± {error:.1f}"])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _pair(runs: Sequence, figure: str) -> str:
+    anew = mean(mean(one[figure] for one in retrains) for _, retrains in runs)
+    return f"{100 * mean(unlearned[figure] for unlearned, _ in runs):.0f} ({100 * anew:.0f})"
 
 
 def main(
     requests: Annotated[int, typer.Option(min=1, help="How many, the backdoor's included.")] = 10,
     rows: Annotated[int, typer.Option(min=1, help="Rows of every request after the first.")] = 50,
-    seed: Annotated[int, typer.Option(help="Of the first job; every further one has the next.")] = 0,
+    seed: Annotated[list[int] | None, typer.Option(help="Of a sequence; repeatable. [0]")] = None,
+    retrains: Annotated[int, typer.Option(min=1, help="Retrains of every request.")] = 1,
     out: Annotated[Path, typer.Option(help="Folder for table.md.")] = Path("runs/sequence"),
 ) -> None:
     """Run requests in a row and write the table."""
-    work = out / "run"
-    shutil.rmtree(work, ignore_errors=True)
-    lines = asyncio.run(measure(requests, rows, seed, work))
-    table = [HEADER, ["---"] * len(HEADER), *lines]
-    write_atomically(out / "table.md", "".join(f"| {' | '.join(line)} |\n" for line in table))
+    work, sequences = out / "run", []
+    for one in seed or [0]:
+        shutil.rmtree(work, ignore_errors=True)
+        sequences.append(measure(requests, rows, one, retrains, work))
+    text = table(sequences)
+    print(text, end="")
+    write_atomically(out / "table.md", text)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from fedora_vfl.cluster.preparation import prepare
 from fedora_vfl.cluster.submission import RemoteJobs
 from fedora_vfl.errors import FedoraError
 from fedora_vfl.settings.files import check
-from fedora_vfl.storage import write_atomically
+from fedora_vfl.storage import files_below, write_atomically
 from protos.fedora.v1.control_pb2 import Event
 
 PARTIES, ROWS = 2, 400
@@ -142,13 +142,13 @@ def _look(jobs: int, member: str, process: int, run: Path) -> Held:
         memory=memory,
         files=len(list((proc / "fd").iterdir())),
         threads=len(list((proc / "task").iterdir())),
-        disk=sum(_size(path) for folder in folders for path in folder.rglob("*")),
+        disk=sum(_size(path) for folder in folders for path in files_below(folder)),
     )
 
 
 def _size(path: Path) -> int:
     with contextlib.suppress(FileNotFoundError):  # a temporary file has gone meanwhile
-        return path.stat().st_size if path.is_file() else 0
+        return path.stat().st_size
     return 0
 
 

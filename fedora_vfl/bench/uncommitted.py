@@ -9,7 +9,7 @@ from coordinator.__main__ import main
 from coordinator.pace import Pace
 
 
-def _never(self: Pace, asked: str) -> bool:
+def _never(self: Pace, asked: str, *, after: str | None = None, commits: bool = False) -> bool:
     return False
 
 

@@ -147,7 +147,7 @@ class Attestation(Record):
     rows: Rows
     phases: dict[str, NonNegativeInt]  # by name: how many it ran since it dropped the rows
     models: Models
-    change_squared: NonNegativeFloat  # ‖θ_i − θ_i,init‖²
+    change_squared: NonNegativeFloat | None  # ‖θ_i − θ_i,init‖²; None where it is kept back
     dual: Dual | None
     residual: Residual | None
     bytes: dict[str, CountedBytes]  # by kind of message

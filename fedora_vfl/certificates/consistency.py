@@ -92,7 +92,7 @@ def _repeated(made: Certificate) -> list[str]:
                 broken.append(f"{name} signed another model {when} than `models` says")
         if made.rows[name] != one.rows:
             broken.append(f"{name} signed other row counts than `rows` says")
-        if one.change_squared > 0 and one.models.before.sha256 == one.models.after.sha256:
+        if one.change_squared and one.models.before.sha256 == one.models.after.sha256:
             broken.append(f"{name} says that its parameters changed, but its two model files are the same")
     return broken
 

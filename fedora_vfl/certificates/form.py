@@ -1,7 +1,7 @@
 """The form of an unlearning certificate, field by field, and the arithmetic between its fields."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
@@ -24,6 +24,7 @@ from fedora_vfl.certificates.attestation import (
     check_form,
 )
 from fedora_vfl.certificates.joint import Asked, JointRequest, JointStatement, Method, ModelNames, Parties, digest
+from fedora_vfl.errors import SettingsError
 from fedora_vfl.settings.files import check
 from fedora_vfl.signing import canonical
 from fedora_vfl.wire.protocol import COORDINATOR
@@ -56,7 +57,7 @@ class Final(Record):
     no_slackness: str | None  # why there is none
     stationarity_residual: NonNegativeFloat | None
     residual_rows: PositiveInt | None
-    change: NonNegativeFloat  # ‖Θ − Θ_init‖
+    change: NonNegativeFloat | None  # ‖Θ − Θ_init‖; None where a party keeps its part back
     unseen: Unseen | None = None
 
 
@@ -130,7 +131,23 @@ class Certificate(Record):
 def read(content: object) -> Certificate:
     """Read a certificate from parsed JSON: every field there and of its form."""
     check_form(content)
-    return check(content, Certificate, origin="certificate")
+    made = check(content, Certificate, origin="certificate")
+    if missing := next(_missing(made, "certificate"), None):
+        raise SettingsError(f"{missing}: is missing")
+    return made
+
+
+def _missing(value: object, where: str) -> Iterator[str]:
+    """Name the fields that were filled in though the content does not have them."""
+    if isinstance(value, Record):
+        for name in type(value).model_fields:
+            if name in value.model_fields_set:
+                yield from _missing(getattr(value, name), f"{where}.{name}")
+            else:
+                yield f"{where}.{name}"
+    elif isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _missing(one, f"{where}.{name}")
 
 
 def joint_of(made: Certificate) -> JointStatement:
@@ -169,6 +186,7 @@ def final(stated: Mapping[str, Attestation], active: str) -> dict[str, Any]:
     residuals = [one.residual for one in stated.values()]
     squares = [one.squared for one in residuals if one is not None]
     measured = residuals[0] if len(squares) == len(residuals) else None
+    changes = [one.change_squared for one in stated.values() if one.change_squared is not None]
     return {
         "uncertainty": None if uncertainty is None else uncertainty.model_dump(),
         "largest_uncertainty": largest_uncertainty(uncertainty, stated[active].rows.dropped),
@@ -178,7 +196,7 @@ def final(stated: Mapping[str, Attestation], active: str) -> dict[str, Any]:
         "no_slackness": why_no_slackness(dual, slackness),
         "stationarity_residual": None if measured is None else root_of_sum(squares),
         "residual_rows": None if measured is None else measured.rows,
-        "change": root_of_sum(one.change_squared for one in stated.values()),
+        "change": root_of_sum(changes) if len(changes) == len(stated) else None,
         "unseen": None if (unseen := stated[active].unseen) is None else unseen.model_dump(),
     }
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedora_vfl.certificates.attestation import Attestation, Opening, check_form, commit_to, is_job_id
 from fedora_vfl.certificates.joint import JointStatement, digest
-from fedora_vfl.errors import DataError, FedoraError, PartyError
+from fedora_vfl.errors import DataError, FedoraError, PartyError, unwritten
 from fedora_vfl.settings.files import check
 from fedora_vfl.signing import SigningKey, canonical, parse_canonical
 from fedora_vfl.storage import create_privately
@@ -33,7 +33,7 @@ def commit(keys: Path, *, job: str, party: str, ids: Iterable[str], secret: byte
     try:
         created = create_privately(path, canonical(made.model_dump()))
     except OSError as error:
-        raise DataError(f"{path}: the request cannot be kept: {error.strerror}") from None
+        raise unwritten(error, f"{path}: the request cannot be kept: {error.strerror}") from None
     if not created and open_request(path) != made:
         raise DataError(f"{path}: holds another request of the same job; move it away")
     return commitment
@@ -76,7 +76,7 @@ def statement(
     phases: Mapping[str, int],
     before: Path,
     after: Path,
-    change_squared: float,
+    change_squared: float | None,
     traffic: Mapping[str, tuple[int, int]],
     dual: Mapping[str, Any] | None = None,
     residual_squared: float | None = None,
@@ -99,7 +99,7 @@ def statement(
         "role": role,
         "joint": digest(joint),
         "began": began,
-        "ended": now(),
+        "ended": now(not_before=began),
         "software": f"fedora {VERSION}",
         "commitment": commitment,
         "rows": {"dropped": dropped, "remaining": remaining},
@@ -122,9 +122,9 @@ def sign_statement(content: Mapping[str, Any], key: SigningKey) -> Statement:
     return Statement(statement=text.decode(), public_key=key.public, signature=key.sign(text))
 
 
-def now() -> str:
-    """Return the time as documents give it, in UTC."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def now(*, not_before: str = "") -> str:
+    """Return the time as documents give it, in UTC; a clock that was set back meanwhile stands still until then."""
+    return max(not_before, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
 
 
 def _traffic(sent: int, received: int) -> dict[str, int]:

@@ -250,6 +250,8 @@ def line(
             await bench_line.serve(listen)
             return
         assert address is not None
+        if not as_json:
+            print(f"measuring the line to {address}, about five seconds", file=sys.stderr, flush=True)
         measured, faster = await bench_line.measure(address)
         step = bench_line.Work(batch, embedding, parties, compute / 1000)
         _print_line(measured, faster, bench_line.advise(measured, step), as_json=as_json)
@@ -259,7 +261,7 @@ def line(
 
 
 def _print_line(measured: "LineSpeed", faster: float, advice: "Advice", *, as_json: bool) -> None:
-    settings = {name: one for name, one in (("wire", advice.way.wire), ("train", advice.way.train)) if one}
+    settings = advice.settings
     assert measured.rate is not None
     if as_json:
         told = {
@@ -269,6 +271,8 @@ def _print_line(measured: "LineSpeed", faster: float, advice: "Advice", *, as_js
             "settings": settings,
             "step_ms": 1000 * advice.seconds,
             "exact_step_ms": 1000 * advice.exact,
+            "epochs": advice.choice.epochs,
+            "times_faster": advice.faster,
         }
         print(json.dumps(told))
         return
@@ -278,28 +282,31 @@ def _print_line(measured: "LineSpeed", faster: float, advice: "Advice", *, as_js
     if not settings:
         console.print(f"Leave encoding and schedule as they are: a step takes about {1000 * advice.exact:.1f} ms.")
         return
-    gain = f"about {1000 * advice.seconds:.1f} ms a step, not {1000 * advice.exact:.1f}"
-    console.print(f"In the job file ({gain}):\n\n{yaml.safe_dump(settings, sort_keys=False).rstrip()}\n")
-    console.print("docs/faster.md says what they change.")
+    step = f"As many rows as a batch has now take about {1000 * advice.seconds:.1f} ms, not {1000 * advice.exact:.1f}"
+    epochs = f"and it takes about {advice.choice.epochs:g} times as many to the same accuracy"
+    console.print(f"In the job file:\n\n{yaml.safe_dump(settings, sort_keys=False).rstrip()}\n")
+    console.print(f"{step}, {epochs}: {advice.faster:.1f} times as fast. docs/faster.md says what the settings change.")
 
 
 @app.command()
 def alignment(
-    out: Annotated[Path, typer.Option(help="Folder for alignment.json.")] = Path("runs/alignment"),
+    out: Annotated[Path, typer.Option(help="Folder for alignment.json and the page.")] = Path("runs/alignment"),
     ids: Annotated[
         list[int] | None, typer.Option(min=10, help="Ids of each party; repeatable. [default: 10000 and 50000]")
     ] = None,
     passive: Annotated[int, typer.Option(min=1, max=31, help="Passive parties.")] = 2,
+    page: Annotated[Path | None, typer.Option(help="Also write the page here.")] = None,
 ) -> None:
     """Measure private alignment: seconds beside the bare library's in the same run, bytes, memory over set size.
 
-    A million ids of each of three parties take about eight minutes on two cores.
+    A million ids of each of three parties take four to eight minutes on two cores.
     """
     from fedora_vfl.bench import alignment as measuring
     from fedora_vfl.process.lifecycle import run_until_done
 
     console = Console(highlight=False)
-    work = measuring.run(ids or [10_000, 50_000], passive, out, lambda line: console.print(line, soft_wrap=True))
+    sizes = ids or [10_000, 50_000]
+    work = measuring.run(sizes, passive, out, page, lambda line: console.print(line, soft_wrap=True))
     if code := run_until_done(work):
         sys.exit(code)
 
@@ -379,11 +386,17 @@ def standing(
 @app.command()
 def faults(
     seed: Annotated[int, typer.Option(help="What all faults follow from.")] = 0,
-    count: Annotated[int, typer.Option(min=1, help="How many jobs, with one to three faults each.")] = 20,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="How many jobs, with one to three faults each. [default: 20]")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for faults.md.")] = Path("runs/faults"),
     only: Annotated[list[str] | None, typer.Option(help="A job of the harness, by name; repeatable.")] = None,
     loopback: Annotated[
         bool, typer.Option("--loopback", help="Without hosts: no line is cut or slowed; needs no root.")
+    ] = False,
+    points: Annotated[
+        bool,
+        typer.Option("--points", help="Draw nothing: kill every member at every named point; --count of each job."),
     ] = False,
 ) -> None:
     """Kill, stop, cut off and damage members of real clusters while jobs run; see that nothing is lost.
@@ -419,9 +432,11 @@ def faults(
         def told(line: str) -> None:
             console.print(line, soft_wrap=True)
 
-        series = await run_series(seed, count, hosts=hosts, scenarios=chosen, told=told)
+        series = await run_series(
+            seed, count or (None if points else 20), hosts=hosts, points=points, scenarios=chosen, told=told
+        )
         write_atomically(out / "faults.md", page(series, hosts=hosts))
-        table = Table(*HEADER, title=f"Seed {seed}, {count} jobs", title_justify="left")
+        table = Table(*HEADER, title=f"Seed {seed}, {len(series.verdicts)} jobs", title_justify="left")
         for row in rows(series):
             table.add_row(*row)
         console.print(table)

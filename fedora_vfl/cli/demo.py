@@ -33,12 +33,13 @@ Accuracy is the share of people judged rightly.
 """,
     "unlearning": """
 [bold]2. The tampered records are to be forgotten.[/bold] Deleting them does not change what the model has learned. \
-FedORA pushes it until it is unsure of them: L_u, its uncertainty about these records, must rise to a set level, and \
-Ω is how hard it is pushed. In between it practises on the remaining records, to forget nothing else.
+FedORA pushes it away from them: L_u, how little it expects what these records say, must rise to the level of records \
+that it never saw, and Ω is how hard it is pushed. In the same rounds it practises on the remaining records, to forget \
+nothing else.
 """,
     "recovery": """
-Then it practises on the remaining records alone, which repairs what the push has harmed. L_u falls again, as it \
-should: a model that never saw the tampered records would not be unsure of them, but judge them by what is true.
+Then it practises on the remaining records alone, which repairs what the push has harmed, and judges the tampered \
+ones more and more as a model would that never saw them: by what is true, and not by what they say.
 """,
     "certificate": """
 [bold]3. Every organisation signs what it did.[/bold] The certificate says what was asked, done and measured.
@@ -107,7 +108,7 @@ def conclusion(out: Path) -> str:
     if failed := _said(checks, False):
         raise CertificateError(f"{path}: does not hold: {failed[0]}")
     held, skipped = len(_said(checks, True)), len(_said(checks, None))
-    left = f"; {skipped} were left out" if skipped else ""
+    left = f", {skipped} left out" if skipped else ""
     return (
         f"[bold]6. The certificate holds:[/bold] {held} checks of signatures, model files, agreement and arithmetic "
         f"passed{left}. It proves who said what, not that nobody kept a copy. All of it:"

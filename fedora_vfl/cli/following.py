@@ -102,7 +102,8 @@ class Follower:
         """Show one event."""
         match event.WhichOneof("content"):
             case "note":
-                self._console.print(in_one_line(event.note), highlight=False, markup=False)
+                # Whole: a path that is broken at the 80th letter can be neither copied nor searched for.
+                self._console.print(in_one_line(event.note), highlight=False, markup=False, soft_wrap=True)
             case "started" if event.started.name != COMPARISON:  # a glance between two stages
                 self._start(event.started)
             case "progress" if self._stage:
@@ -125,6 +126,7 @@ class Follower:
         self._stage.round = started.round
 
     def _finish(self, stage: Stage, finished: PhaseFinished) -> None:
+        stage.round = finished.round  # a phase of many rounds tells of all of them at its end
         stage.seconds += finished.seconds
         stage.show(_figures(finished))
         self._move(finished.round)

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +24,7 @@ from fedora_vfl.errors import SettingsError, in_one_line
 from fedora_vfl.process.lifecycle import run_until_done
 
 if TYPE_CHECKING:
+    from fedora_vfl.cluster.submission import RemoteJobs
     from protos.fedora.v1.control_pb2 import Happening, JobList, JobSummary
 
 app = typer.Typer(invoke_without_command=True, help="The jobs of a cluster: list, show, prune.")
@@ -45,15 +46,17 @@ def jobs(
     """
     if context.invoked_subcommand:
         return
-    console = _console()
 
-    async def work() -> None:
-        if coordinator is None:
-            raise SettingsError("say where the coordinator listens: --coordinator HOST:PORT")
-        async with Reached(coordinator, certificates, plaintext).jobs(console, within=QUESTION_SECONDS) as remote:
-            _print_list(await remote.list(), console)
+    async def ask(remote: "RemoteJobs", console: Console) -> None:
+        _print_list(await remote.list(), console)
 
-    _run(work())
+    async def refuse() -> None:
+        raise SettingsError("say where the coordinator listens: --coordinator HOST:PORT")
+
+    if coordinator is None:
+        _run(refuse())
+    else:
+        _connected(Reached(coordinator, certificates, plaintext), ask)
 
 
 @app.command()
@@ -64,17 +67,15 @@ def show(
     plaintext: PlaintextOption = False,
 ) -> None:
     """Show a job: its settings, every phase, when it began, how long it took, and how often it was attempted."""
-    console = _console()
 
-    async def work() -> None:
-        async with Reached(coordinator, certificates, plaintext).jobs(console, within=QUESTION_SECONDS) as remote:
-            found = await remote.show(id)
+    async def ask(remote: "RemoteJobs", console: Console) -> None:
+        found = await remote.show(id)
         _print_summary(found.summary, console)
         console.print(f"\n{found.settings.strip()}\n", soft_wrap=True)
         for one in found.happenings:
             console.print(_line(one), soft_wrap=True)
 
-    _run(work())
+    _connected(Reached(coordinator, certificates, plaintext), ask)
 
 
 @app.command()
@@ -86,14 +87,12 @@ def prune(
     plaintext: PlaintextOption = False,
 ) -> None:
     """Remove jobs that have ended, with their results, from the coordinator: those named, or all of yours."""
-    console = _console()
 
-    async def work() -> None:
-        async with Reached(coordinator, certificates, plaintext).jobs(console, within=QUESTION_SECONDS) as remote:
-            removed = await remote.prune(ids or [], older=older_than * DAY)
+    async def ask(remote: "RemoteJobs", console: Console) -> None:
+        removed = await remote.prune(ids or [], older=older_than * DAY)
         console.print(f"{len(removed.ids)} {'job was' if len(removed.ids) == 1 else 'jobs were'} removed")
 
-    _run(work())
+    _connected(Reached(coordinator, certificates, plaintext), ask)
 
 
 def follow(
@@ -134,14 +133,12 @@ def cancel(
     plaintext: PlaintextOption = False,
 ) -> None:
     """Stop a job that waits or runs; the cluster goes on with the next one."""
-    console = _console()
 
-    async def work() -> None:
-        async with Reached(coordinator, certificates, plaintext).jobs(console, within=QUESTION_SECONDS) as remote:
-            cancelled = await remote.cancel(id)
+    async def ask(remote: "RemoteJobs", console: Console) -> None:
+        cancelled = await remote.cancel(id)
         console.print(f"job {cancelled.id} is cancelled", soft_wrap=True)
 
-    _run(work())
+    _connected(Reached(coordinator, certificates, plaintext), ask)
 
 
 def result(
@@ -155,14 +152,12 @@ def result(
     ] = False,
 ) -> None:
     """Fetch what a job that has finished has left: result.json, ledger.csv, certificate.json."""
-    console = _console()
 
-    async def work() -> None:
-        async with Reached(coordinator, certificates, plaintext).jobs(console, within=QUESTION_SECONDS) as remote:
-            fetched = await remote.fetch(id)
+    async def ask(remote: "RemoteJobs", console: Console) -> None:
+        fetched = await remote.fetch(id)
         _keep(fetched.result, out, console, overwrite=overwrite)
 
-    _run(work())
+    _connected(Reached(coordinator, certificates, plaintext), ask)
 
 
 def _keep(result: Any, out: Path, console: Console, *, overwrite: bool) -> None:
@@ -176,6 +171,17 @@ def _keep(result: Any, out: Path, console: Console, *, overwrite: bool) -> None:
 
 def _console() -> Console:
     return Console(highlight=False, markup=False)  # what members say is text
+
+
+def _connected(reached: Reached, ask: "Callable[[RemoteJobs, Console], Awaitable[None]]") -> None:
+    """Ask a coordinator something that it answers at once."""
+    console = _console()
+
+    async def work() -> None:
+        async with reached.jobs(console, within=QUESTION_SECONDS) as remote:
+            await ask(remote, console)
+
+    _run(work())
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
@@ -226,7 +232,8 @@ def _remark(job: "JobSummary") -> str:
 def _ran(job: "JobSummary") -> str:
     if not job.HasField("started"):
         return ""
-    return _duration((job.ended if job.HasField("ended") else time.time()) - job.started)
+    ended = job.ended if job.HasField("ended") else time.time()
+    return _duration(max(0.0, ended - job.started))  # a clock may have been set back
 
 
 def _line(one: "Happening") -> str:

@@ -27,6 +27,8 @@ MODELS = {
     "unlearned": ("unlearned", "-", ORANGE),
     "retrain": ("Retrain", "--", GREEN),
 }
+# The settings that decide what is drawn. The others may be of another release, which had more, or fewer.
+DRAWN = ("steps", "goal", "dual", "omega", "reduction", "gamma")
 RIGHT = 0.78  # of the width; beside it stand the names of the lines
 LEAST_GAP = 0.15  # between two such names, as a share of a panel's height
 
@@ -98,15 +100,16 @@ def read(result: dict[str, Any]) -> Story | None:
 
 
 def _problem(result: dict[str, Any]) -> Problem:
-    job, forget = result["job"], result["forget"]
+    """Return what was asked of the method, as far as it is drawn."""
+    unlearn, forget = result["job"]["unlearn"], result["forget"]
     task = UnlearningTask(
-        Train.model_validate(job["train"]),
+        Train(),  # how the model was trained is not drawn
         classes=result["classes"],
         forget=forget["rows"],
         remaining=forget["remaining"],
         seed=0,
     )
-    return Problem(Fedora.model_validate(job["unlearn"]), task)
+    return Problem(Fedora.model_validate({name: unlearn[name] for name in DRAWN if name in unlearn}), task)
 
 
 def _add(story: Story, entry: dict[str, Any]) -> None:

@@ -90,18 +90,31 @@ def resume_run(out: Path) -> None:
     from fedora_vfl.cli.following import Follower
     from fedora_vfl.cli.report import finish
     from fedora_vfl.cluster.runs import check_resumable, claimed, resume_locally
+    from fedora_vfl.errors import FedoraError
 
     console = Console(highlight=False, markup=False)  # what members say is text
 
     async def work() -> None:
         check_resumable(out)
         with claimed(out, overwrite=True, marker="federation.yaml"):
-            with Follower(console) as follow:
-                result = await resume_locally(out, follow)
+            try:
+                with Follower(console) as follow:
+                    result = await resume_locally(out, follow)
+            except (asyncio.CancelledError, FedoraError) as error:
+                tell_how_to_resume(error, out, console)
+                raise
             finish(result, out, console, also="")
 
     if code := run_until_done(work()):
         sys.exit(code)
+
+
+def tell_how_to_resume(error: BaseException, out: Path, console: Console) -> None:
+    """Say how a run goes on that was stopped, or whose members could not go on; one whose job has failed cannot."""
+    from fedora_vfl.cluster.runs import is_unfinished
+
+    if isinstance(error, asyncio.CancelledError) or is_unfinished(out):
+        console.print(f"To go on with it: fedora run --resume {out}", soft_wrap=True)
 
 
 def run_job(
@@ -131,6 +144,7 @@ def run_job(
     from fedora_vfl.cli.report import finish
     from fedora_vfl.cluster.preparation import load_job
     from fedora_vfl.cluster.runs import claimed, run_locally
+    from fedora_vfl.errors import FedoraError
 
     console = Console(highlight=False, markup=False)  # what members say is text
 
@@ -151,8 +165,8 @@ def run_job(
                         tls=tls,
                         alignment=alignment,
                     )
-            except asyncio.CancelledError:
-                console.print(f"To go on with it: fedora run --resume {out}", soft_wrap=True)
+            except (asyncio.CancelledError, FedoraError) as error:
+                tell_how_to_resume(error, out, console)
                 raise
             folders = [name for name in ("models", "data", "logs", "certificates") if (out / name).is_dir()]
             finish(result, out, console, also=f", and folders {', '.join(folders)}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedora_vfl.cli.vouching import FederationOption, TrustedKeysOption, TrustOption
 from fedora_vfl.errors import DataError, FedoraError
 
 if TYPE_CHECKING:
@@ -22,15 +23,9 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="The page to write. [default: RUN/report.html]", metavar="FILE")
     ] = None,
-    federation: Annotated[
-        Path | None, typer.Option(help="Your own federation file, whose `keys` say which key is whose.", metavar="FILE")
-    ] = None,
-    trusted_keys: Annotated[
-        Path | None, typer.Option(help="A file of yours with `keys`, as in a federation file.", metavar="FILE")
-    ] = None,
-    trust: Annotated[
-        list[str] | None, typer.Option(help="A member's key; once for each member.", metavar="NAME=KEY")
-    ] = None,
+    federation: FederationOption = None,
+    trusted_keys: TrustedKeysOption = None,
+    trust: TrustOption = None,
 ) -> None:
     """Write a run as one web page that needs nothing from anywhere else.
 

@@ -63,7 +63,7 @@ def submit(
     from fedora_vfl.cli.following import Follower
     from fedora_vfl.cli.report import finish
     from fedora_vfl.cluster.preparation import as_yaml, load_job
-    from fedora_vfl.cluster.runs import claimed, keep
+    from fedora_vfl.cluster.runs import claimed, keep, submission
 
     # What members say is text. With --detach standard output has the id alone, for scripts.
     console = Console(highlight=False, markup=False, stderr=detach)
@@ -74,6 +74,7 @@ def submit(
         if detach and (out or overwrite):
             raise SettingsError("--detach: nothing is written then; fetch the result later: fedora result ID --out DIR")
         settings = load_job(job, plugin or [])
+        content, token = as_yaml(settings), None
         jobs = reached.jobs(console)
         with contextlib.ExitStack() as claim:
             if not detach:
@@ -81,8 +82,10 @@ def submit(
             for section in ("data", "backdoor", "privacy"):
                 if getattr(settings, section):
                     console.print(f"note: the job's {section} section is not used: the parties have their own files")
+            if not detach:
+                token = claim.enter_context(submission(folder, content))
             async with jobs:
-                submitted = await jobs.submit(as_yaml(settings), origin=str(job))
+                submitted = await jobs.submit(content, origin=str(job), token=token)
                 if detach:
                     print(submitted.id)
                     return

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedora_vfl.cli.vouching import FederationOption, TrustedKeysOption, TrustOption
 from fedora_vfl.errors import CertificateError, DataError, FedoraError, SettingsError, UncheckedError
 
 if TYPE_CHECKING:
@@ -25,15 +26,9 @@ def verify(
     models: Annotated[
         Path | None, typer.Option(help="Folder with PARTY/NAME.safetensors, to check the digests of the models.")
     ] = None,
-    federation: Annotated[
-        Path | None, typer.Option(help="Your own federation file, whose `keys` say which key is whose.", metavar="FILE")
-    ] = None,
-    trusted_keys: Annotated[
-        Path | None, typer.Option(help="A file of yours with `keys`, as in a federation file.", metavar="FILE")
-    ] = None,
-    trust: Annotated[
-        list[str] | None, typer.Option(help="A member's key; once for each member.", metavar="NAME=KEY")
-    ] = None,
+    federation: FederationOption = None,
+    trusted_keys: TrustedKeysOption = None,
+    trust: TrustOption = None,
     request: Annotated[
         list[Path] | None,
         typer.Option(help="A party's keys/requests/JOB.json: are these the ids it committed to?", metavar="FILE"),
@@ -176,7 +171,10 @@ def _standing(made: "Certificate") -> list[str]:
         said.append(f"no complementary slackness: {final.no_slackness}")
     if final.stationarity_residual is not None:
         said.append(f"stationarity residual {final.stationarity_residual:.6g}, measured on {final.residual_rows} rows")
-    said.append(f"the parameters moved by {final.change:.6g}, all parties together")
+    if final.change is None:
+        said.append("how far the parameters moved is not told: it would be about few rows")
+    else:
+        said.append(f"the parameters moved by {final.change:.6g}, all parties together")
     return said
 
 

@@ -7,11 +7,12 @@ import random
 import signal
 import socket
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import yaml
 
@@ -20,26 +21,53 @@ from fedora_vfl.errors import FedoraError, PartyError, PortError, StoppedError, 
 from fedora_vfl.settings.federation import Active, Coordinator, Deadlines, Federation
 from fedora_vfl.signing import SigningKey
 from fedora_vfl.storage import write_atomically
+from fedora_vfl.wire.addresses import split
 from fedora_vfl.wire.protocol import COORDINATOR
 from fedora_vfl.wire.tls import Credentials
 
 # Above the well-known ports, below the range from which outgoing connections take theirs.
 PORTS = range(20000, 32768)
 GRACE_SECONDS = 5.0
-MOST_RESTARTS, FIRST_PAUSE_SECONDS = 5, 0.5  # of a member that dies while the job gets no further
+# Of a member that dies while the job gets no further.
+MOST_RESTARTS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 10, 0.5, 5.0
 CERTIFICATES = "certificates"
 
 
+_given: set[int] = set()  # ports that were handed out: whoever is to listen there may not have come to it yet
+
+
 def free_address() -> str:
-    """Return a loopback address that nobody listens on."""
-    for port in random.sample(PORTS, 100):
+    """Return a loopback address that nobody listens on, another one at each call."""
+    left = [port for port in PORTS if port not in _given]
+    for port in random.SystemRandom().sample(left, min(100, len(left))):
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+            _given.add(port)
             return f"127.0.0.1:{port}"
     raise PortError("no free port was found on 127.0.0.1")
+
+
+async def until_free(*addresses: str) -> None:
+    """Wait for processes of an earlier cluster that are just ending; whoever listens longer is met when it starts."""
+    deadline = time.monotonic() + GRACE_SECONDS
+    while not all(map(_is_free, addresses)):
+        if time.monotonic() > deadline:
+            return
+        await asyncio.sleep(FIRST_PAUSE_SECONDS / 5)
+
+
+def _is_free(address: str) -> bool:
+    host, port = split(address)
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+        return True
 
 
 def loopback_federation(
@@ -102,6 +130,17 @@ def _write_yaml(path: Path, content: dict[str, Any]) -> None:
     write_atomically(path, yaml.safe_dump(content, sort_keys=False))
 
 
+async def start_process(words: Sequence[str], log: IO[bytes]) -> asyncio.subprocess.Process:
+    """Start a member's process, which writes to a log.
+
+    It has its own session: Ctrl-C reaches this process alone, which then ends the others in order. Its standard input
+    is held open here, so that it ends even if this process is killed.
+    """
+    return await asyncio.create_subprocess_exec(
+        *words, stdin=asyncio.subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+    )
+
+
 class Restarts:
     """How often members that die are started again: a few times in a row, each after a longer pause."""
 
@@ -121,7 +160,8 @@ class Restarts:
         died = code < 0 or code in (StoppedError.exit_code, FedoraError.exit_code)
         if not died or self._deaths[name] > MOST_RESTARTS:
             return None
-        return float(FIRST_PAUSE_SECONDS * 2 ** (self._deaths[name] - 1) - FIRST_PAUSE_SECONDS)
+        growing = float(FIRST_PAUSE_SECONDS * 2 ** (self._deaths[name] - 1) - FIRST_PAUSE_SECONDS)
+        return min(growing, LONGEST_PAUSE_SECONDS)
 
 
 class LocalCluster:
@@ -228,16 +268,8 @@ class LocalCluster:
         path.parent.mkdir(parents=True, exist_ok=True)
         # A member that is started again goes on with its log.
         with path.open("ab" if name in self.processes else "wb") as log:
-            # Its own session: Ctrl-C reaches this process alone, which then ends the others in order. Its standard
-            # input is held open here, so that it ends even if this process is killed.
-            self.processes[name] = await asyncio.create_subprocess_exec(
-                *self._hosts.get(name, ()),
-                *(sys.executable, "-m", *program, "--config", str(config), "--end-with-parent"),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            words = [sys.executable, "-m", *program, "--config", str(config), "--end-with-parent"]
+            self.processes[name] = await start_process([*self._hosts.get(name, ()), *words], log)
 
     def _epitaph(self, name: str, code: int) -> FedoraError:
         """Say why a process ended: its own last words if it had any."""

@@ -2,23 +2,26 @@
 
 import asyncio
 import contextlib
+import hashlib
 import json
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from coordinator.job import Job
-from fedora_vfl.cluster.local import LocalCluster, Restarts
+from fedora_vfl.cluster.local import LocalCluster, Restarts, until_free
 from fedora_vfl.cluster.preparation import JOB_FILE, prepare
-from fedora_vfl.cluster.submission import RemoteJobs, submit
-from fedora_vfl.errors import SettingsError
+from fedora_vfl.cluster.submission import TOKEN_BYTES, RemoteJobs, submit
+from fedora_vfl.errors import FedoraError, PartyError, SettingsError
 from fedora_vfl.plugins import load_plugin
 from fedora_vfl.settings.federation import Deadlines, Federation, load_federation
-from fedora_vfl.storage import held, write_atomically
+from fedora_vfl.storage import held, remove_unfinished, write_atomically
 from fedora_vfl.wire.protocol import COORDINATOR
 from fedora_vfl.wire.tls import Credentials
 from protos.fedora.v1.control_pb2 import Event, Result
+from protos.fedora.v1.failure_pb2 import Failure
 
 Follow = Callable[[Event], None]
 
@@ -27,6 +30,7 @@ EXPLANATION_SECONDS = 2.0
 
 FEDERATION_FILE, PLUGINS_FILE = "federation.yaml", "plugins.json"
 LOCK_FILE, EARLIER = ".lock", ".earlier"  # in a run's folder: whose it is; a run that is being replaced
+SECRET_FILE = ".submission"  # in a folder for results: what the coordinator knows the job by that was submitted from it
 
 
 @contextlib.contextmanager
@@ -54,12 +58,33 @@ def claimed(out: Path, *, overwrite: bool, marker: str) -> Iterator[None]:
 
 def _check_folder(out: Path, *, overwrite: bool, marker: str) -> None:
     """Refuse to mix new results with other files."""
-    there = {path.name for path in out.iterdir()} - {LOCK_FILE}
+    there = {path.name for path in out.iterdir()} - {LOCK_FILE, SECRET_FILE}
     if there and not overwrite:
         raise SettingsError(f"{out}: is not empty; choose another folder or add --overwrite")
-    # A run that was killed while it replaced another may have left the marker of that one only.
-    if there and not any((folder / marker).exists() for folder in (out, out / EARLIER)):
+    # A run that was killed while it was prepared may not have come as far as its marker.
+    if there and not (out / marker).exists() and EARLIER not in there:
         raise SettingsError(f"{out}: does not look like an earlier run, so it is not overwritten")
+
+
+@contextlib.contextmanager
+def submission(out: Path, settings: str) -> Iterator[bytes]:
+    """Hand out a token for a job whose results go to a claimed folder: the same one until that job has ended.
+
+    Whoever was killed while it submitted or followed a job finds it again, and does not submit a second.
+    """
+    path = out / SECRET_FILE
+    if not path.exists():
+        write_atomically(path, secrets.token_bytes(TOKEN_BYTES), mode=0o600)
+    try:
+        yield hashlib.sha256(path.read_bytes() + settings.encode()).digest()
+    except PartyError as error:
+        if error.culprit != COORDINATOR or error.kind not in (Failure.LOST, Failure.SILENT):
+            path.unlink()
+        raise  # one that cannot be reached has the job, perhaps
+    except FedoraError:
+        path.unlink()
+        raise
+    path.unlink()
 
 
 @contextlib.contextmanager
@@ -129,8 +154,7 @@ async def run_locally(
         )
         write_atomically(out / PLUGINS_FILE, json.dumps([str(file.absolute()) for file in plugins]))
     follow(Event(note=f"starting coordinator, {', '.join(federation.parties)}: one process each"))
-    async with LocalCluster(out, federation, programs=_programs(federation, plugins)) as cluster:
-        return await run_on(cluster, out, follow, resumable=True)
+    return await _run_to_its_end(out, federation, plugins, follow)
 
 
 async def resume_locally(out: Path, follow: Follow) -> dict[str, Any]:
@@ -138,9 +162,20 @@ async def resume_locally(out: Path, follow: Follow) -> dict[str, Any]:
     federation, plugins = load_federation(out / FEDERATION_FILE), _kept_plugins(out)
     for file in plugins:
         load_plugin(file)
+    remove_unfinished(out)
+    await until_free(federation.coordinator.address, federation.active.address)
     follow(Event(note=f"starting coordinator, {', '.join(federation.parties)} again: one process each"))
+    return await _run_to_its_end(out, federation, plugins, follow)
+
+
+async def _run_to_its_end(out: Path, federation: Federation, plugins: Sequence[Path], follow: Follow) -> dict[str, Any]:
+    """Start the cluster of a prepared folder and do its job, or what is left of it."""
     async with LocalCluster(out, federation, programs=_programs(federation, plugins)) as cluster:
-        return await run_on(cluster, out, follow, resumable=True)
+        result = await run_on(cluster, out, follow, resumable=True)
+    for party in federation.parties:
+        # One that was just being started again has not heard that the job is over, and never will.
+        shutil.rmtree(out / "keys" / party / "commits", ignore_errors=True)
+    return result
 
 
 def check_resumable(out: Path) -> None:
@@ -149,6 +184,11 @@ def check_resumable(out: Path) -> None:
         raise SettingsError(f"--resume: {out} is not the folder of a run")
     if (out / EARLIER).exists() or not (out / PLUGINS_FILE).exists():
         raise SettingsError(f"--resume: {out} was interrupted before its run began; run the job again with --overwrite")
+
+
+def is_unfinished(out: Path) -> bool:
+    """Tell whether members have kept in a run's folder what its job can go on from."""
+    return any((out / "keys").glob("*/commits/*/*.safetensors"))
 
 
 def _programs(federation: Federation, plugins: Sequence[Path]) -> dict[str, list[str]]:
@@ -185,8 +225,14 @@ async def perform(
     """
     restarts = Restarts(lambda said: follow(Event(note=said)))
 
+    farthest = (0, 0)  # phase and step
+
     def watched(event: Event) -> None:
-        if event.WhichOneof("content") == "finished":
+        nonlocal farthest
+        content = event.WhichOneof("content")
+        place = (event.progress.phase, event.progress.steps)
+        if content == "finished" or (content == "progress" and place > farthest):
+            farthest = max(place, farthest)
             restarts.progress()
         follow(event)
 
@@ -235,7 +281,7 @@ async def _resumed(
         follow(Event(note=note))
 
     async with RemoteJobs(address, deadlines=deadlines, credentials=credentials, waiting=say) as jobs:
-        known = (await jobs.list()).jobs
+        known = (await jobs.list(patiently=True)).jobs
         id = known[-1].id if known else (await jobs.submit(settings, origin=origin)).id
         return await jobs.follow(id, follow, patience=deadlines.absence)
 

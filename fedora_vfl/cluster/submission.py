@@ -94,19 +94,14 @@ class RemoteJobs:
         """Hang up."""
         await self._channel.close()
 
-    async def submit(self, settings: str, *, origin: str) -> Submitted:
-        """Put a job into the queue, once, however often the connection breaks on the way."""
-        job = Job(protocol=PROTOCOL, settings=settings, origin=origin, token=secrets.token_bytes(TOKEN_BYTES))
-        gives_up = time.monotonic() + self._deadlines.join
-        while True:
-            try:
-                return await self._ask("Submit", job, Submitted)
-            except PartyError as error:
-                if error.kind != Failure.LOST or time.monotonic() > gives_up:
-                    raise
-            left = max(1.0, gives_up - time.monotonic())
-            await reach(self._channel, self._address, left, waiting=self._waiting, **self._secured)
-            await asyncio.sleep(FIRST_PAUSE)
+    async def submit(self, settings: str, *, origin: str, token: bytes | None = None) -> Submitted:
+        """Put a job into the queue, once, however often the connection breaks on the way.
+
+        With a `token` that an earlier job came with, it is that job.
+        """
+        token = token or secrets.token_bytes(TOKEN_BYTES)
+        job = Job(protocol=PROTOCOL, settings=settings, origin=origin, token=token)
+        return await self._ask_again("Submit", job, Submitted)
 
     async def follow(self, id: str, follow: Follow, *, patience: float = 0.0) -> Result:
         """Hand every event of a job to `follow`, from the first one on, and return what the job leaves.
@@ -148,9 +143,10 @@ class RemoteJobs:
             await asyncio.sleep(min(left, pause * random.uniform(1.0, 1.5)))
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def list(self) -> JobList:
-        """Return all jobs."""
-        return await self._ask("List", Listing(protocol=PROTOCOL), JobList)
+    async def list(self, *, patiently: bool = False) -> JobList:
+        """Return all jobs; if asked patiently, also from a coordinator that is just started again."""
+        ask = self._ask_again if patiently else self._ask
+        return await ask("List", Listing(protocol=PROTOCOL), JobList)
 
     async def show(self, id: str) -> JobDescription:
         """Return one job, and what has happened in it."""
@@ -180,6 +176,19 @@ class RemoteJobs:
         finally:
             call.cancel()
         raise _BrokenError
+
+    async def _ask_again(self, method: str, question: Message, form: type[Answer]) -> Answer:
+        """Ask until there is an answer, or `join` has passed."""
+        gives_up = time.monotonic() + self._deadlines.join
+        while True:
+            try:
+                return await self._ask(method, question, form)
+            except PartyError as error:
+                if error.kind != Failure.LOST or time.monotonic() > gives_up:
+                    raise
+            left = max(1.0, gives_up - time.monotonic())
+            await reach(self._channel, self._address, left, waiting=self._waiting, **self._secured)
+            await asyncio.sleep(FIRST_PAUSE)
 
     async def _ask(self, method: str, question: Message, form: type[Answer]) -> Answer:
         ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(path(METHODS[method]))

@@ -38,16 +38,16 @@ def webpage(document: Document) -> str:
     """Write a report as HTML, style and pictures inside."""
     numbers = Numbers(document.letter)
     body = "\n".join(_block(block, numbers) for block in document.blocks)
-    contents = "".join(
-        f'<li><a href="#{one.anchor}">{_inline(one.text)}</a></li>' for one in document.contents if one.level == 2
-    )
+    sections = [one for one in document.contents if one.level == 2]
+    links = "".join(f'<li><a href="#{one.anchor}">{_inline(one.text)}</a></li>' for one in sections)
+    contents = f'<nav aria-label="Contents"><ol>{links}</ol></nav>\n' if len(sections) > 1 else ""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{escape(document.title)}</title>\n<style>\n{STYLE.read_text(encoding='utf-8')}</style>\n</head>\n"
         f"<body>\n<main>\n<h1>{_inline(document.title)}</h1>\n"
-        f'<p class="subtitle">{_inline(document.subtitle)}</p>\n<nav aria-label="Contents"><ol>{contents}</ol></nav>\n'
+        f'<p class="subtitle">{_inline(document.subtitle)}</p>\n{contents}'
         f"{body}\n</main>\n</body>\n</html>\n"
     )
 

@@ -67,7 +67,9 @@ class Lines(logging.Formatter):
             "message": message[:LONGEST],
             **{name: value for name, value in known.items() if value is not None},
         }
-        return json.dumps(content, ensure_ascii=False)
+        text = json.dumps(content, ensure_ascii=False)
+        # Letters of all scripts as they are, what steers a terminal or ends a line elsewhere as an escape.
+        return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
 
 
 class _Standard(logging.StreamHandler):  # type: ignore[type-arg]

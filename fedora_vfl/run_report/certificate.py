@@ -93,7 +93,7 @@ def _standing(made: Certificate) -> Grid:
         ["signed", made.time],
         ["rows forgotten", f"{made.request.rows:,}"],
         ["method", f"{made.method.name}, {made.method.rounds} rounds; {made.method.stopped}"],
-        ["parameters moved by", f"{final.change:.4g}"],
+        ["parameters moved by", "not told" if final.change is None else f"{final.change:.4g}"],
     ]
     if final.uncertainty:
         rows.append(["uncertainty L_u on the forgotten rows", f"{final.uncertainty.loss:.4g}"])

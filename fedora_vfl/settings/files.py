@@ -19,6 +19,7 @@ except ImportError:  # PyYAML was built without libyaml
 
 MOST_LETTERS = 64 * 1024 * 1024  # a million ids of sixty letters
 MOST_ENTRIES = 1_000_000  # names, values and groups, aliases written out
+MOST_NAMED = 100_000  # groups, and names and values of groups: each takes a kilobyte to read, an id in a list far less
 DEEPEST = 50  # groups within groups; settings need a few
 MOST_SENTENCES = 20  # one for each field that is wrong
 
@@ -79,13 +80,20 @@ def parse(text: str, kind: type[S], *, origin: str) -> S:
 def _check_extent(text: str) -> None:
     """Refuse what is nested so deeply, or grows so large once aliases are written out, that reading it would hurt."""
     open_groups: list[tuple[str | None, int]] = [(None, 0)]  # their anchors, and entries so far
+    kinds: list[type[yaml.Event]] = [yaml.StreamStartEvent]  # of the same groups
     sizes: dict[str, int] = {}  # by anchor
+    named = 0
     for event in yaml.parse(text, Loader=SafeLoader):
         size = 1
+        named += isinstance(event, yaml.CollectionStartEvent) or kinds[-1] is yaml.MappingStartEvent
+        if named > MOST_NAMED:
+            raise _at(event, f"more than {MOST_NAMED} names, values of names and groups")
         if isinstance(event, yaml.CollectionStartEvent):
             open_groups.append((event.anchor, 1))
+            kinds.append(type(event))
             size = 0  # counted when it ends
         elif isinstance(event, yaml.CollectionEndEvent):
+            kinds.pop()
             anchor, size = open_groups.pop()
             if anchor:
                 sizes[anchor] = size

@@ -75,6 +75,8 @@ def options(silence: float, answer: float | None = None) -> list[tuple[str, int]
         # Reconnect within the deadline, whatever the number of earlier attempts.
         ("grpc.initial_reconnect_backoff_ms", 200),
         ("grpc.max_reconnect_backoff_ms", 2000),
+        # A name may stand for another address when a connection has broken; by default it is asked for twice a minute.
+        ("grpc.dns_min_time_between_resolutions_ms", 1000),
         # A proxy for the web, set in the environment, is not meant for members of a federation.
         ("grpc.enable_http_proxy", 0),
     ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 from fedora_vfl.wire.encodings import Float32, TensorEncoding, encoding_named
@@ -20,6 +21,11 @@ class Way:
     encoding: type[TensorEncoding]
     feedback: bool = False  # whether the sender makes up for what the encoding has left out before
     random: bool = False  # whether the encoding may round or choose at random
+
+    @cached_property
+    def draws(self) -> bool:
+        """Whether the encoding has anything that could be random."""
+        return self.encoding.draw_from is not TensorEncoding.draw_from
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What the message of an update rule says of its steps; coordinator and parties read it alike."""
 
-from protos.fedora.v1.phase_pb2 import Correction, PrimalDescent, Update
+from protos.fedora.v1.phase_pb2 import Correction, Update
 
 
 def learning_rate(update: Update) -> float | None:
@@ -13,7 +13,7 @@ def learning_rate(update: Update) -> float | None:
         case "ascent":
             return update.ascent.lr
         case "primal_descent":
-            return _of_step(update.primal_descent)
+            return update.primal_descent.tau
         case "correction":
             return _of_step(update.correction)
         case "joint_rounds":
@@ -22,5 +22,5 @@ def learning_rate(update: Update) -> float | None:
             return None
 
 
-def _of_step(rule: PrimalDescent | Correction) -> float:
+def _of_step(rule: Correction) -> float:
     return rule.adam.lr if rule.WhichOneof("step") == "adam" else rule.sgd.lr

@@ -1,7 +1,8 @@
 """One end of a stream to one peer: metered, with a deadline for every wait, and errors that name the peer."""
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import grpc
@@ -62,15 +63,14 @@ class Link(Generic[Sent, Received]):
         self.me, self.peer, self.meter, self._in_pieces = me, peer, meter, in_pieces
         self._stream, self._pack, self._unpack = stream, pack, unpack
         # What the instants of this end are called in fault_points.py.
-        self._instants = COORDINATOR if me == COORDINATOR else "party" if peer == COORDINATOR else "exchange"
-        self._arrived: asyncio.Queue[bytes | PartyError] = asyncio.Queue(READ_AHEAD)
-        self._waiting_bytes, self._room = 0, asyncio.Event()
+        instants = COORDINATOR if me == COORDINATOR else "party" if peer == COORDINATOR else "exchange"
+        self._at_send, self._at_receive = f"{instants}.send", f"{instants}.receive"
+        self._arrived: deque[bytes | PartyError] = deque()
+        self._waiting_bytes, self._room = 0, asyncio.Event()  # of what has arrived; whether more may
         self._room.set()
-        self._due, self._wanted, self._asked = (
-            0,
-            False,
-            asyncio.Event(),
-        )  # bytes of a message; whether one is waited for
+        # Bytes that are due in the next message, whether it is waited for, and whether that has changed.
+        self._due, self._wanted, self._asked = 0, False, asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
         self._writing: asyncio.Task[None] | None = None
         self._reader = asyncio.create_task(self._read_ahead())
 
@@ -95,7 +95,7 @@ class Link(Generic[Sent, Received]):
         if len(packed.data) > LARGEST_EXCHANGE_BYTES:  # it would not be read
             reason = f"has {len(packed.data)} bytes to send in one message; allowed: up to {LARGEST_EXCHANGE_BYTES}"
             raise PartyError(self.me, reason)
-        reached(f"{self._instants}.send")
+        reached(self._at_send)
         self.meter.count(self.me, self.peer, packed)
         self._writing = asyncio.create_task(self._write(packed.data))
         self._writing.add_done_callback(_note_exception)
@@ -103,37 +103,47 @@ class Link(Generic[Sent, Received]):
 
     async def receive(self, *, timeout: float | None = None, most: int | None = None) -> Received:
         """Return the next message; it must come within `timeout` seconds, and one over `most` bytes is not read."""
-        self._due, self._wanted = LARGEST_EXCHANGE_BYTES if most is None else most, True
-        self._asked.set()
+        self.expect(most)
         try:
-            arrived = self._arrived.get_nowait()  # what is there needs no deadline
-        except asyncio.QueueEmpty:
-            arrived = await self._wait(timeout)
+            if not self._arrived:  # what is there needs no deadline
+                await one_arrived([self], timeout)
+            return self.take(most)
         finally:
             self._wanted = False
+
+    def expect(self, most: int | None = None) -> None:
+        """Say that a message of so many bytes at most is wanted next; `take` returns it once it has arrived."""
+        self._due, self._wanted = LARGEST_EXCHANGE_BYTES if most is None else most, True
+        self._asked.set()
+
+    @property
+    def has_arrived(self) -> bool:
+        """Whether there is something to take."""
+        return bool(self._arrived)
+
+    def take(
+        self, most: int | None = None, unpack: Callable[[bytes], tuple[Received, Packed]] | None = None
+    ) -> Received:
+        """Return the message that has arrived, of the size that was said to be expected.
+
+        `unpack` reads it in place of the link's own reader, for a caller that knows what it should be.
+        """
+        self._wanted = False
+        arrived = self._arrived[0]
         if isinstance(arrived, PartyError):
-            self._arrived.put_nowait(arrived)  # whoever asks next is told the same
-            raise arrived
+            raise arrived  # it stays: whoever asks next is told the same
+        self._arrived.popleft()
         self._waiting_bytes -= len(arrived)
-        if self._waiting_bytes < READ_AHEAD_BYTES:
-            self._room.set()
+        self._make_room()
         if most is not None and len(arrived) > most:
             raise self._too_large(len(arrived), most, arrived)
         try:
-            message, packed = self._unpack(arrived)
+            message, packed = (unpack or self._unpack)(arrived)
         except ValueError as error:
             raise self._unreadable(error) from None
         self.meter.count(self.peer, self.me, packed)
-        reached(f"{self._instants}.receive")
+        reached(self._at_receive)
         return message
-
-    async def _wait(self, timeout: float | None) -> bytes | PartyError:
-        """Wait for what arrives next."""
-        try:
-            async with asyncio.timeout(timeout):
-                return await self._arrived.get()
-        except TimeoutError:
-            raise self._silent(f"sent nothing for {timeout:g} s") from None
 
     def close(self) -> None:
         """Stop reading; the stream itself belongs to the one who opened it."""
@@ -161,16 +171,27 @@ class Link(Generic[Sent, Received]):
 
     async def _read_ahead(self) -> None:
         while True:
-            await self._room.wait()
+            if self._waiting_bytes >= READ_AHEAD_BYTES:
+                await self._room.wait()
             data = await self._read()
             if self._in_pieces and isinstance(data, bytes) and is_piece(data):
                 data = await self._read_on(data)
-            await self._arrived.put(data)
+            if len(self._arrived) >= READ_AHEAD:
+                await self._room.wait()
+            self._arrived.append(data)
+            if self._waiter and not self._waiter.done():
+                self._waiter.set_result(None)
             if not isinstance(data, bytes):
                 return
             self._waiting_bytes += len(data)
-            if self._waiting_bytes >= READ_AHEAD_BYTES:
-                self._room.clear()
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Say whether more may be read."""
+        if self._waiting_bytes < READ_AHEAD_BYTES and len(self._arrived) < READ_AHEAD:
+            self._room.set()
+        else:
+            self._room.clear()
 
     async def _read(self) -> bytes | PartyError:
         try:
@@ -184,7 +205,7 @@ class Link(Generic[Sent, Received]):
         try:
             whole, part = read_piece(first)
             while whole > self._due or whole > LARGEST_EXCHANGE_BYTES:
-                if self._wanted and self._arrived.empty():  # this is what the one who waits would get
+                if self._wanted and not self._arrived:  # this is what the one who waits would get
                     return self._too_large(whole, min(self._due, LARGEST_EXCHANGE_BYTES), part)
                 self._asked.clear()
                 await self._asked.wait()
@@ -213,6 +234,38 @@ class Link(Generic[Sent, Received]):
     def _lost(self) -> PartyError:
         why = "the process ended or was stopped, the network is cut, or a message was larger than any may be"
         return PartyError(self.peer, f"is gone: its connection to {self.me} broke ({why})", Failure.LOST)
+
+
+async def one_arrived(links: "Sequence[Link[Any, Any]]", timeout: float | None, *, left: float | None = None) -> None:
+    """Wait until there is something to take from one of some links: one wake-up and one deadline for all of them.
+
+    Args:
+        links: On each of them nobody else waits.
+        timeout: Seconds that the first of them, which is named otherwise, has been given.
+        left: Seconds that are left of them, if not all are.
+    """
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
+    left = timeout if left is None else max(0.0, left)
+    deadline = None if left is None else loop.call_later(left, _end, waiter)
+    for link in links:
+        link._waiter = waiter
+    try:
+        await waiter
+    except TimeoutError:
+        raise links[0]._silent(f"sent nothing for {timeout:g} s") from None
+    finally:
+        if deadline:
+            deadline.cancel()
+        for link in links:
+            if link._waiter is waiter:  # and not that of somebody who waits since
+                link._waiter = None
+
+
+def _end(waiter: "asyncio.Future[None]") -> None:
+    """Give up a wait whose time is over."""
+    if not waiter.done():
+        waiter.set_exception(TimeoutError())
 
 
 def _note_exception(task: asyncio.Task[None]) -> None:
@@ -278,6 +331,11 @@ def pack_control(message: FromParty | FromCoordinator) -> Packed:
     return _labelled(message, message.SerializeToString())
 
 
+def begun(message: FromCoordinator) -> Packed:
+    """Return what both ends book of a phase that was sent ahead, once it begins."""
+    return Packed(message.SerializeToString(), Kind.CONTROL, phase=(message.phase.name, message.phase.round))
+
+
 def unpack_control(kind: type[M]) -> Callable[[bytes], tuple[M, Packed]]:
     """Return the reader for messages of one class."""
 
@@ -315,6 +373,8 @@ def _check_large(data: bytes) -> None:
 def _labelled(message: Message, data: bytes) -> Packed:
     """Say where a message is booked, if it is."""
     content = message.WhichOneof("content") or ""
+    if isinstance(message, FromCoordinator) and message.ahead:
+        return Packed(data, None)
     if content in _OUTSIDE_THE_BOOKS:
         return Packed(data, None)
     if isinstance(message, FromCoordinator) and content == "phase":

@@ -5,7 +5,8 @@ tensor is therefore written and read here by hand. What goes out is what `Parcel
 what comes in may be written by any protobuf library. The tests hold both against the generated classes.
 """
 
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from fedora_vfl.wire.encodings import TensorEncoding, encoding_numbered
 from fedora_vfl.wire.meter import Packed
@@ -35,8 +36,7 @@ class MalformedError(ValueError):
     """The bytes are not a parcel."""
 
 
-@dataclass(frozen=True, slots=True)
-class TensorParcel:
+class TensorParcel(NamedTuple):
     """An embedding or a gradient, for one batch of one phase, in encoded form."""
 
     kind: Kind
@@ -49,6 +49,24 @@ class TensorParcel:
     agreed: int = 0  # with the first batch of a phase: a digest of the phase
 
 
+class Due(NamedTuple):
+    """The parcel that comes next if all is well: how it begins, and what it is but for its values."""
+
+    head: bytes
+    size: int  # of the values
+    parcel: TensorParcel
+
+    @classmethod
+    def of(cls, kind: Kind, phase: int, step: int, encoding: type[TensorEncoding], rows: int, width: int) -> "Due":
+        """Return what is due for a batch."""
+        size = encoding.nbytes(rows, width)
+        return cls(
+            _head(kind, phase, step, 0, encoding.number, rows, width, size),
+            size,
+            TensorParcel(kind, phase, step, encoding, rows, width, b""),
+        )
+
+
 def pack(parcel: Parcel | TensorParcel) -> Packed:
     """Serialize a parcel of either kind."""
     if isinstance(parcel, TensorParcel):
@@ -56,23 +74,32 @@ def pack(parcel: Parcel | TensorParcel) -> Packed:
     return _labelled(parcel, parcel.SerializeToString())
 
 
-def unpack(data: bytes) -> tuple[Parcel | TensorParcel, Packed]:
-    """Read a parcel; a tensor's data is a part of the received buffer itself."""
+def unpack(
+    data: bytes, due: Due | None = None, booked: tuple[str, int] | None = None
+) -> tuple[Parcel | TensorParcel, Packed]:
+    """Read a parcel; a tensor's data is a part of the received buffer itself.
+
+    One that begins to the byte as the one that is `due` would is known without looking at every field. A tensor is
+    `booked` under this phase and round, or else under those of now.
+    """
+    if due and len(data) == len(due.head) + due.size and data.startswith(due.head):
+        parcel = due.parcel._replace(data=memoryview(data)[len(due.head) :])
+        return parcel, Packed(data, parcel.kind, due.size, booked)
     try:
         found = _unpack_tensor(data)
         if found is not None:
-            return found, Packed(data, found.kind, len(found.data))
+            return found, Packed(data, found.kind, len(found.data), booked)
         # Every entry of a list of ids begins with this byte. Ids of ten letters have it as their length, too.
         if len(data) > MOST_IDS and data.count(b"\n") > 2 * MOST_IDS:
             raise MalformedError(f"holds more than {MOST_IDS} ids")
-        parcel = Parcel.FromString(data)
+        message = Parcel.FromString(data)
     except MalformedError:
         raise
     except IndexError:
         raise MalformedError("is cut short") from None
     except Exception as error:  # protobuf's DecodeError is not in its type stubs
         raise MalformedError(f"is not a parcel: {error}") from None
-    return parcel, _labelled(parcel, data)
+    return message, _labelled(message, data)
 
 
 def _labelled(parcel: Parcel, data: bytes) -> Packed:
@@ -88,14 +115,28 @@ def _labelled(parcel: Parcel, data: bytes) -> Packed:
 
 
 def _pack_tensor(parcel: TensorParcel) -> Packed:
-    size = len(parcel.data)
-    header = _tag(Tensor.ENCODING_FIELD_NUMBER, _VARINT) + _varint(parcel.encoding.number)
-    header += Tensor(shape=(parcel.rows, parcel.width)).SerializeToString()
+    kind, phase, step, encoding, rows, width, data, agreed = parcel
+    size = len(data)
+    head = _head(kind, phase, step, agreed, encoding.number, rows, width, size)
+    return Packed(b"".join((head, data)), kind, size)
+
+
+def _head(kind: Kind, phase: int, step: int, agreed: int, encoding: int, rows: int, width: int, size: int) -> bytes:
+    """Return what comes before a tensor's values."""
+    start = (_PHASE + varint(phase) if phase else b"") + (_STEP + varint(step) if step else b"")
+    if agreed:
+        start += _AGREED + agreed.to_bytes(8, "little")
+    return start + _tensor_head(kind, encoding, rows, width, size)
+
+
+@lru_cache(maxsize=1024)
+def _tensor_head(kind: Kind, encoding: int, rows: int, width: int, size: int) -> bytes:
+    """Return the same of the tensor alone, which batch after batch has in common."""
+    header = _tag(Tensor.ENCODING_FIELD_NUMBER, _VARINT) + varint(encoding)
+    header += Tensor(shape=(rows, width)).SerializeToString()
     if size:
-        header += _tag(Tensor.DATA_FIELD_NUMBER, _BYTES) + _varint(size)
-    start = Parcel(phase=parcel.phase, step=parcel.step, agreed=parcel.agreed).SerializeToString()
-    start += _tag(FIELDS[parcel.kind], _BYTES) + _varint(len(header) + size)
-    return Packed(b"".join((start, header, parcel.data)), parcel.kind, size)
+        header += _tag(Tensor.DATA_FIELD_NUMBER, _BYTES) + varint(size)
+    return _tag(FIELDS[kind], _BYTES) + varint(len(header) + size) + header
 
 
 def _unpack_tensor(data: bytes) -> TensorParcel | None:
@@ -205,10 +246,13 @@ def _skip(data: bytes, at: int, wire_type: int) -> int:
 
 
 def _tag(field: int, wire_type: int) -> bytes:
-    return _varint(field << 3 | wire_type)
+    return varint(field << 3 | wire_type)
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """Write a number."""
+    if value < 0x80:
+        return bytes((value,))
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -229,3 +273,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise MalformedError("has a number of more than ten bytes")
+
+
+_PHASE, _STEP = _tag(Parcel.PHASE_FIELD_NUMBER, _VARINT), _tag(Parcel.STEP_FIELD_NUMBER, _VARINT)
+_AGREED = _tag(Parcel.AGREED_FIELD_NUMBER, _FIXED64)

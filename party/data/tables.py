@@ -93,9 +93,10 @@ def _special_columns(settings: DataSettings, source: _Source, *, with_labels: bo
         special["label"] = settings.label or "label"
     for role, name in special.items():
         if name not in source.columns:
+            setting = role.split()[0]
             raise DataError(
-                f"{source.path}: has no {role} column `{name}`; its columns are {listing(source.columns)} "
-                f"(the setting `{role}` names another)"
+                f"{source.path}: has no {setting} column `{name}`; its columns are {listing(source.columns)} "
+                f"(the setting `{setting}` names another)"
             )
     for name in overruled:
         if name not in source.columns:

@@ -36,9 +36,11 @@ class Text:
             raise DataError(f"{self.path}: has a header but no rows")
         self._check_quotes()
         kind = pa.large_string()
+        # pyarrow takes a byte-order mark off whatever comes first; here that is a value, which keeps what it has.
+        marked = codecs.BOM_UTF8 if self.body.startswith(codecs.BOM_UTF8) else b""
         try:
             return pyarrow.csv.read_csv(
-                pa.BufferReader(self.body),
+                pa.BufferReader(marked + self.body),
                 # One thread, as every party of a local cluster reads at the same time.
                 pyarrow.csv.ReadOptions(use_threads=False, column_names=self.names, block_size=1 << 24),
                 pyarrow.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),

@@ -37,7 +37,7 @@ class Adam(Rule):
         self.clear_gradients()
 
 
-def chosen_step(rule: Rule, settings: phase_pb2.PrimalDescent | phase_pb2.Correction) -> None:
+def chosen_step(rule: Rule, settings: phase_pb2.Correction) -> None:
     """Take the step that a rule's settings name."""
     match settings.WhichOneof("step"):
         case "sgd":

@@ -12,12 +12,13 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from party.updates.dual_messages import DualMessages
-from party.updates.primal_dual import Dual, fade, in_own_units, initial, lengths, stated
+from party.updates.primal_dual import Dual, initial, lengths, stated
 from party.updates.rule import PhaseEnd, Rule, RuleMemory
 from protos.fedora.v1 import phase_pb2
 from protos.fedora.v1.phase_pb2 import Update
 
 BETA = 0.9  # what Adam's means keep from one round to the next: short memories, as a run has some tens of rounds
+WARM_UP = 5  # rounds: Adam's first steps are as long in values whose gradient is noise as in all others
 LEAST = 1e-12  # in the place of Adam's ε, so that the scale of the loss has no part in a step
 
 
@@ -27,12 +28,10 @@ class JointRounds(Rule):
     def __init__(self, update: Update, parameters: Iterable[Parameter], memory: RuleMemory) -> None:
         super().__init__(update, parameters, memory)
         self._round, self._rounds = 0, 1  # of this phase
-        for name in ("means", "squares", "steps", "omega", "omegas"):  # what rows support lives on to the next phase
-            self.kept.pop(name, None)
 
-    def begin(self, rounds: int) -> None:
-        """Note how many rounds the phase has."""
-        self._rounds = rounds
+    def begin(self, rounds: int, *, done: int = 0) -> None:
+        """Note how many rounds the phase has, and how many of them were done before."""
+        self._round, self._rounds = done, rounds
 
     def step(self) -> None:
         """Do nothing: a round needs both gradients, and is `descend`."""
@@ -49,8 +48,8 @@ class JointRounds(Rule):
 
     @property
     def ceiling(self) -> float:
-        """λ: the phase's, or the mean loss of rows never seen where the last comparison found that to be more."""
-        found: float = self.memory.of("compare").get("level", 0.0)
+        """λ: the phase's, or the mean loss of rows never seen where the first comparison found that to be more."""
+        found: float = self.memory.of("compare").get("mean_loss", 0.0)
         return max(self.settings.ceiling, found)
 
     @property
@@ -59,17 +58,17 @@ class JointRounds(Rule):
         return self.settings.omega_max if self.scalar else 1.0
 
     def ascend(self, loss: float) -> float:
-        """Ω ← max(0, Ω + σ·(λ − L_u)), and 0 where L_u has reached λ: at the party that knows L_u.
+        """Ω ← max(0, Ω + σ·(λ − L_u)/λ), and 0 where L_u has reached λ: at the party that knows L_u.
 
         In the parameterwise form it is 1 or 0, whether there is a push.
         """
-        if loss >= self.ceiling:
+        λ = self.ceiling
+        if loss >= λ:
             return 0.0
         if not self.scalar:
             return 1.0
         Ω: float = self.kept.get("omega", 0.0)  # noqa: N806 (the paper's letter)
-        σ = self.settings.sigma / self.ceiling
-        return min(self.settings.omega_max, max(0.0, Ω + σ * (self.ceiling - loss)))
+        return min(self.settings.omega_max, max(0.0, Ω + self.settings.sigma / λ * (λ - loss)))
 
     def descend(self, g: Sequence[Tensor], gradients: Sequence[Tensor], omega: float) -> None:
         """Take one step down ∂L_r/∂θ less the push of g = ∂L_u/∂θ.
@@ -90,9 +89,6 @@ class JointRounds(Rule):
             pairs = zip(total, self.parameters, initial(self.memory), strict=True)
             total = [one + ρ * (θ.detach() - θ_init) for one, θ, θ_init in pairs]
         self._step(total)
-        support = self._support(gradients)
-        if settings.fade:
-            fade(self.parameters, support, settings.fade)
 
     def _pushes(self, g: Sequence[Tensor], gradients: Sequence[Tensor], omega: float) -> list[Tensor]:
         """Ω·g, tensor by tensor as if g were as long as ∂L_r/∂θ, without what would raise L_r."""
@@ -135,7 +131,9 @@ class JointRounds(Rule):
             kept["steps"] = 0
         kept["steps"] += 1
         rising = 1 - BETA ** kept["steps"]
-        falling = 1 - (self._round - 1) / self._rounds if settings.falling else 1.0
+        length = settings.step * min(1.0, kept["steps"] / WARM_UP)
+        if settings.falling:
+            length *= 1 - (self._round - 1) / self._rounds
         tensors = zip(self.parameters, initial(self.memory), total, kept["means"], kept["squares"], strict=True)
         with torch.no_grad():
             for θ, θ_init, one, mean, square in tensors:
@@ -143,14 +141,7 @@ class JointRounds(Rule):
                 square.mul_(BETA).addcmul_(one, one, value=1 - BETA)
                 size = float(θ_init.square().mean().sqrt())
                 direction = (mean / rising) / ((square / rising).sqrt() + LEAST)
-                θ.sub_(direction, alpha=settings.step * size * falling)
-
-    def _support(self, gradients: Sequence[Tensor]) -> list[Tensor]:
-        """Return Σ (∂L_r/∂θ_i)² over all rounds of the phases since the rule began anew, value by value."""
-        support: list[Tensor] = self.kept.setdefault("support", [torch.zeros_like(one) for one in gradients])
-        for total, gradient in zip(support, gradients, strict=True):
-            total.add_(gradient * gradient)
-        return support
+                θ.sub_(direction, alpha=length * size)
 
     async def exchange(self, end: PhaseEnd) -> None:
         """Tell the active party, after the last round, what there is to tell of Ω_i."""
@@ -177,6 +168,12 @@ def without_harm(g: Tensor, gradient: Tensor) -> Tensor:
     """Return g without its component along ∂L_r/∂θ, if a step along g would raise L_r."""
     along, squared = float((g * gradient).sum()), float(gradient.square().sum())
     return g - (along / squared) * gradient if along > 0 and squared else g
+
+
+def in_own_units(value: Tensor) -> Tensor:
+    """Divide a tensor by its root mean square."""
+    unit = float(value.square().mean().sqrt())
+    return value / unit if unit else value
 
 
 class Retreat(Rule):

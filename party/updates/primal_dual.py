@@ -12,13 +12,11 @@ import torch
 from torch import Tensor
 
 from fedora_vfl.errors import PartyError
-from party.updates.descent import chosen_step
 from party.updates.dual_messages import DualMessages
 from party.updates.rule import PhaseEnd, Rule, RuleMemory
 from protos.fedora.v1 import phase_pb2
 
-MOST_CLASSES = 1_000_000
-NO_SUPPORT = 1e-5  # of a tensor's mean support: a value with less is held by nothing
+MOST_CLASSES = 1_000_000  # a bound for parties that do not know how many there are: more than anybody has labels for
 
 
 @dataclass(frozen=True)
@@ -62,11 +60,6 @@ class Dual:
             "dual_positive_share": float((flat > 0).double().mean()),
         }
 
-    def balanced(self, gradients: Sequence[Tensor]) -> list[Tensor]:
-        """Return the push as if g were, tensor by tensor, as long as these gradients."""
-        terms = zip(self.push, gradients, self.lengths, strict=True)
-        return [push * (float(gradient.norm()) / length) if length else push for push, gradient, length in terms]
-
 
 class DualAscent(Rule):
     """The unlearning phase: g_i = ∂L_u/∂θ_i is added up over all batches, then Ω and the push follow once."""
@@ -85,8 +78,7 @@ class DualAscent(Rule):
         """Ω ← max(0, Ω + σ·(γ − L_u)): the scalar form's ascent, at the party that knows L_u."""
         settings, before = self.update.dual_ascent, Dual.last(self.memory)
         Ω = before.scalar if before else 0.0  # noqa: N806 (the paper's letter)
-        Ω = max(0.0, Ω + settings.sigma * (settings.gamma - loss))  # noqa: N806
-        return min(Ω, settings.omega_max or math.inf)
+        return max(0.0, Ω + settings.sigma * (settings.gamma - loss))
 
     def _most(self, end: PhaseEnd) -> float:
         """Return the largest Ω that the ascent of a phase can lead to, which a party without labels can tell, too."""
@@ -99,8 +91,6 @@ class DualAscent(Rule):
     def settle(self, omega: float | None) -> Dual:
         """Update the dual variable and the push; the scalar form is told its Ω."""
         g = [_gradient(θ) for θ in self.parameters]
-        if self.update.dual_ascent.taking_away:
-            g = [towards_zero(one, θ.detach()) for one, θ in zip(g, self.parameters, strict=True)]
         dual = self._scalar(omega, g) if omega is not None else self._parameterwise(g)
         self.kept.update(vars(dual))
         self.clear_gradients()
@@ -112,10 +102,9 @@ class DualAscent(Rule):
     def _parameterwise(self, g: list[Tensor]) -> Dual:
         """Ω_i ← max(0, Ω_i + σ·(γ − g_i)), value by value: Algorithm 1's ascent."""
         settings, before = self.update.dual_ascent, Dual.last(self.memory)
-        σ, γ, most = settings.sigma, settings.gamma, settings.omega_max or math.inf
-        measured = [in_own_units(one) for one in g] if settings.normalised else g
+        σ, γ = settings.sigma, settings.gamma
         Ω = before.values if before else [torch.zeros_like(one) for one in g]  # noqa: N806 (the paper's letter)
-        Ω = [(old + σ * (γ - one)).clamp(0, most) for old, one in zip(Ω, measured, strict=True)]  # noqa: N806
+        Ω = [(old + σ * (γ - one)).clamp(0) for old, one in zip(Ω, g, strict=True)]  # noqa: N806
         return Dual(Ω, [one * weight for one, weight in zip(g, Ω, strict=True)], lengths(g))
 
     async def exchange(self, end: PhaseEnd) -> None:
@@ -161,13 +150,8 @@ def unlearning_loss(phase: phase_pb2.Phase, report: phase_pb2.Report) -> float:
     return report.loss_sum / (1 if phase.loss.reduction == phase_pb2.Loss.SUM else report.rows)
 
 
-def towards_zero(g: Tensor, parameter: Tensor) -> Tensor:
-    """Return g, with 0 wherever a step along it would take the parameter further from 0."""
-    return torch.where(g * parameter < 0, g, torch.zeros_like(g))
-
-
 class PrimalDescent(Rule):
-    """The remaining phase: θ_i ← step(θ_i, ∂L_r/∂θ_i − push_i + ρ·(θ_i − θ_i,init)) after every batch."""
+    """The remaining phase: θ_i ← θ_i − τ·(∂L_r/∂θ_i − push_i + ρ·(θ_i − θ_i,init)) after every batch."""
 
     _stepped = False
 
@@ -178,55 +162,20 @@ class PrimalDescent(Rule):
     def step(self) -> None:
         """Take one substep and clear the gradients for the next batch."""
         settings = self.update.primal_descent
+        τ, ρ = settings.tau, settings.rho
         self._stepped = True
-        gradients = [_gradient(θ) for θ in self.parameters]
-        pushes, ρ = self._pushes(gradients), settings.rho
-        for θ, θ_init, gradient, push in zip(
-            self.parameters, initial(self.memory), gradients, pushes or gradients, strict=True
-        ):
-            total = gradient - push if pushes else gradient
-            θ.grad = total + ρ * (θ.detach() - θ_init) if ρ else total
-        chosen_step(self, settings)
-        if settings.fade:
-            fade(self.parameters, self._support(gradients), settings.fade)
+        pushes = [] if settings.push == phase_pb2.PrimalDescent.NONE else current_push(self.memory)
+        for place, (θ, θ_init) in enumerate(zip(self.parameters, initial(self.memory), strict=True)):
+            total = _gradient(θ) - pushes[place] if pushes else _gradient(θ)
+            with torch.no_grad():
+                θ.add_(total + ρ * (θ - θ_init) if ρ else total, alpha=-τ)
         self.clear_gradients()
-
-    def _support(self, gradients: list[Tensor]) -> list[Tensor]:
-        """Return Σ (∂L_r/∂θ_i)² over all substeps since the rule began anew, value by value."""
-        support: list[Tensor] = self.kept.setdefault("support", [torch.zeros_like(one) for one in gradients])
-        for total, gradient in zip(support, gradients, strict=True):
-            total.add_(gradient * gradient)
-        return support
-
-    def _pushes(self, gradients: list[Tensor]) -> list[Tensor]:
-        """Return the push on each parameter in this substep; nothing where there is none."""
-        dual = Dual.last(self.memory)
-        match self.update.primal_descent.push:
-            case phase_pb2.PrimalDescent.NONE:
-                return []
-            case phase_pb2.PrimalDescent.BALANCED:
-                return dual.balanced(gradients) if dual else []
-            case _:
-                return dual.push if dual else []
 
     def finish(self) -> dict[str, float]:
         """Take the one substep of a phase without batches, where ∂L_r counts as 0."""
         if not self._stepped:
             self.step()
         return {}
-
-
-def fade(parameters: Sequence[Tensor], support: Sequence[Tensor], share: float) -> None:
-    """θ ← θ·(1 − share/(1 + s/ν)), s being a value's support and ν a hundred-thousandth of its tensor's mean support.
-
-    A value that the remaining rows' gradient never reached fades by the whole share; one of ordinary support by next to
-    nothing.
-    """
-    with torch.no_grad():
-        for θ, s in zip(parameters, support, strict=True):
-            ν = NO_SUPPORT * float(s.mean())
-            if ν:
-                θ.mul_(1 - share / (1 + s / ν))
 
 
 class Residual(Rule):
@@ -278,9 +227,3 @@ def _squared(values: Sequence[Tensor]) -> float:
 def lengths(values: Sequence[Tensor]) -> list[float]:
     """Return the norm of each tensor."""
     return [float(value.detach().norm()) for value in values]
-
-
-def in_own_units(value: Tensor) -> Tensor:
-    """Divide a tensor by its root mean square."""
-    unit = float(value.square().mean().sqrt())
-    return value / unit if unit else value

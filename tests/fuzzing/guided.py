@@ -21,17 +21,18 @@ def fuzz_guided(name: str, *, seconds: float, seed: int, found: Path) -> None:
         if isinstance(one, FunctionType) and (one.__module__ or "").startswith(OWN):
             atheris.instrument_func(one)
     found.mkdir(parents=True, exist_ok=True)
-    pieces = found.parent / f"{name}.pieces"
-    pieces.write_text("".join(f'"{_escaped(piece)}"\n' for piece in TARGETS[name].pieces))
     options = [
         f"-max_total_time={int(seconds)}",
         f"-seed={seed + 1}",  # 0 would be a seed of its own choice
         f"-max_len={LARGEST}",
         f"-rss_limit_mb={MOST_MEMORY_MB}",
         f"-artifact_prefix={found.parent}/{name}-",
-        f"-dict={pieces}",
         "-print_final_stats=1",
     ]
+    if TARGETS[name].pieces:  # libFuzzer ends at once where its dictionary is empty
+        pieces = found.parent / f"{name}.pieces"
+        pieces.write_text("".join(f'"{_escaped(piece)}"\n' for piece in TARGETS[name].pieces))
+        options.append(f"-dict={pieces}")
 
     def read(data: bytes) -> None:
         attempt(name, data)

@@ -15,10 +15,16 @@ def laid_out(folder: Path, *, seconds: float, tls: bool) -> Federation:
     return prepare(as_job({"data": data}), origin=out / "job.yaml", out=out, threads=1, deadlines=deadlines, tls=tls)
 
 
-def for_jobs(folder: Path) -> Federation:
+def for_jobs(folder: Path, *, alignment: str = "plain") -> Federation:
     """Prepare members for jobs one of them disturbs: what does not come is not waited for long."""
     data = {"source": "csv", "path": str(write_people(folder / "people.csv", rows=120)), "id": "person"}
     out, deadlines = folder / "run", Deadlines(join=40, step=8, silence=8, setup=20, absence=10)
     return prepare(
-        as_job({"data": data}), origin=out / "job.yaml", out=out, threads=1, deadlines=deadlines, drops="for-the-job"
+        as_job({"data": data}),
+        origin=out / "job.yaml",
+        out=out,
+        threads=1,
+        deadlines=deadlines,
+        drops="for-the-job",
+        alignment=alignment,
     )

@@ -7,6 +7,8 @@ from random import Random
 
 CORPUS = Path(__file__).parent / "corpus"
 LARGEST = 2 * 1024 * 1024  # of a message that grows
+TIMES, TIMES_WEIGHTS = (100, 10_000, 200_000), (90, 9, 1)  # of something small: few huge messages leave time for many
+MOST_BITS = 1000  # that are turned in one message
 
 # What readers stumble over: ends of number ranges, numbers that do not end, tags of all wire types, control characters.
 PIECES = (
@@ -69,11 +71,14 @@ def _changed(data: bytes, draw: Random, whole: list[bytes], pieces: tuple[bytes,
         case 4:  # another message behind it: protobuf merges the two
             return data + draw.choice(whole)
         case 5:  # very many of something small
-            piece, times = draw.choice(pieces), draw.choice((100, 10_000, 200_000))
+            piece, times = draw.choice(pieces), draw.choices(TIMES, TIMES_WEIGHTS)[0]
             return data[:at] + piece * min(times, LARGEST // len(piece)) + data[at:]
         case 6:  # a number, if there is one, in the place of which something else stands
             numbers = list(NUMBER.finditer(data))
             place = draw.choice(numbers).span() if numbers else (at, to)
             return data[: place[0]] + draw.choice(pieces) + data[place[1] :]
         case _:  # bits
-            return bytes(one ^ (1 << draw.randrange(8)) if draw.random() < 0.02 else one for one in data)
+            turned = bytearray(data)
+            for byte in draw.choices(range(len(data)), k=min(1 + len(data) // 50, MOST_BITS)) if data else ():
+                turned[byte] ^= 1 << draw.randrange(8)
+            return bytes(turned)

@@ -14,10 +14,10 @@ import yaml
 from fedora_vfl.cluster.local import LocalCluster
 from fedora_vfl.cluster.submission import submit
 from fedora_vfl.errors import FedoraError, PartyError
-from fedora_vfl.process.health import UP, ask
 from fedora_vfl.settings.federation import Federation
 from fedora_vfl.wire.protocol import COORDINATOR
-from tests.fuzzing.services import memory
+from tests.fuzzing.services import memory, unforeseen_in
+from tests.stalls import stall
 
 MEMBERS = (COORDINATOR, "active", "passive-1")  # that may be hostile
 JOB: dict[str, Any] = {
@@ -35,7 +35,8 @@ class Attempts:
     finished: int = 0
     failures: list[str] = field(default_factory=list)
     misplaced: list[str] = field(default_factory=list)  # that blame an honest member
-    longest_wait: float = 0.0
+    longest_wait: float = 0.0  # for an answer about a member's health
+    longest_stall: float = 0.0  # of such a wait, how long the member's event loop was at work
     growth: dict[str, int] = field(default_factory=dict)  # bytes of memory, by honest member
     same_result: bool = False
     unforeseen: list[str] = field(default_factory=list)  # lines of honest members' logs
@@ -60,7 +61,7 @@ async def attack(folder: Path, federation: Federation, hostile: str, *, seconds:
         switch.touch()
         ends = time.monotonic() + seconds
         watches = [
-            asyncio.create_task(_watch(address, found))
+            asyncio.create_task(_watch(address, cluster.processes[name].pid, found))
             for name, address in _addresses(federation).items()
             if name in honest
         ]
@@ -80,8 +81,7 @@ async def attack(folder: Path, federation: Federation, hostile: str, *, seconds:
         switch.unlink()
         found.same_result = await _afterwards(federation) == before
         for name in honest:
-            lines = cluster.log_path(name).read_text().splitlines()
-            found.unforeseen += [f"{name}: {one}" for one in lines if "Traceback" in one or "unexpected" in one]
+            found.unforeseen += [f"{name}: {one}" for one in unforeseen_in(cluster.log_path(name))]
     return found
 
 
@@ -134,12 +134,12 @@ async def _afterwards(federation: Federation) -> dict[str, Any]:
     return await _run(federation)
 
 
-async def _watch(address: str, found: Attempts) -> None:
+async def _watch(address: str, process: int, found: Attempts) -> None:
     """Ask a member again and again how it is."""
     async with grpc.aio.insecure_channel(address) as channel:
         await channel.channel_ready()
         while True:
-            began = time.monotonic()
-            await ask(channel, UP, timeout=30)
-            found.longest_wait = max(found.longest_wait, time.monotonic() - began)
+            waited, stalled = await stall(channel, process)
+            found.longest_wait = max(found.longest_wait, waited)
+            found.longest_stall = max(found.longest_stall, stalled)
             await asyncio.sleep(0.01)

@@ -2,35 +2,39 @@
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
 
 from fedora_vfl.cluster.local import LocalCluster
 from fedora_vfl.errors import FedoraError
-from fedora_vfl.process.health import UP, ask
 from fedora_vfl.settings.federation import Federation
 from fedora_vfl.wire.channels import Secured, dial, path
 from fedora_vfl.wire.protocol import COORDINATOR, PROTOCOL, VERSION
 from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Credentials, Member
-from party import process as party_process
+from party import rejoining
 from party.process import JOIN, PartyProcess
 from party.settings import load_party
 from protos.fedora.v1 import control_pb2, exchange_pb2
 from protos.fedora.v1.control_pb2 import Dismiss, FromCoordinator, FromParty, Hello, Idle, Welcome
 from protos.fedora.v1.exchange_pb2 import Greeting, Parcel
+from protos.fedora.v1.failure_pb2 import Failure
 from tests.fuzzing.mutation import mutated
+from tests.stalls import stall
 
-STALL_SECONDS = 1.0
 GROWTH_BYTES = 200 * 1024 * 1024  # an allocator keeps some of what large messages took
-AT_ONCE = 4  # calls under way
+AT_ONCE, AT_ONCE_PLAINTEXT = 8, 24  # calls under way: one certificate may have eight streams
 ANSWER_SECONDS = 0.2  # for what may never be answered
+FRAME = re.compile(r'File ".+", line \d+, in |Traceback|unexpected')  # of a program, as logs have it
+GREETED_ONE_IN = 4  # messages come behind a proper first one, where many are never answered
 
 OPEN = exchange_pb2.DESCRIPTOR.services_by_name["Exchange"].methods_by_name["Open"]
-SUBMIT = control_pb2.DESCRIPTOR.services_by_name["Jobs"].methods_by_name["Submit"]
+JOBS = control_pb2.DESCRIPTOR.services_by_name["Jobs"]
+SUBMIT = JOBS.methods_by_name["Submit"]
 
 
 @dataclass
@@ -38,8 +42,10 @@ class Outcome:
     """What came of it."""
 
     messages: int = 0
-    longest_wait: float = 0.0
+    longest_wait: float = 0.0  # for an answer about its health, on a clock that also counts what else the machine does
+    longest_stall: float = 0.0  # of such a wait, how long the member's event loop was at work
     growth: int = 0  # bytes of memory
+    unforeseen: list[str] = field(default_factory=list)  # lines of its log
 
 
 @dataclass(frozen=True)
@@ -61,9 +67,16 @@ async def _join(channel: grpc.aio.Channel, data: bytes, number: int) -> None:
     await _stream(channel.stream_stream(path(JOIN))(), data, number, hello.SerializeToString())
 
 
-async def _submit(channel: grpc.aio.Channel, data: bytes, number: int) -> None:
-    submit: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(path(SUBMIT))
-    call = submit(data)
+async def _ask_of_jobs(channel: grpc.aio.Channel, data: bytes, number: int) -> None:
+    """Call one method of the service after the other; every other call submits, which reads the most."""
+    method = SUBMIT if number % 2 else JOBS.methods[number // 2 % len(JOBS.methods)]
+    if method.server_streaming:
+        follow: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(path(method))
+        stream = follow(data)
+        await _bounded(stream, stream.read)
+        return
+    ask_once: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(path(method))
+    call = ask_once(data)
 
     async def answer() -> object:
         return await call
@@ -75,7 +88,7 @@ async def _stream(call: "grpc.aio.StreamStreamCall[bytes, bytes]", data: bytes, 
     """Send a message as the first of a stream, or behind a proper one."""
 
     async def speak() -> None:
-        for message in [first, data] if number % 2 else [data]:
+        for message in [data] if number % GREETED_ONE_IN else [first, data]:
             await call.write(message)
         await call.read()
 
@@ -95,7 +108,7 @@ async def _bounded(call: grpc.aio.Call, speak: Callable[[], Awaitable[object]]) 
 SERVICES: dict[str, Service] = {
     "exchange": Service("active", Member("passive-1", "passive"), _open),
     "control": Service(COORDINATOR, Member("passive-1", "passive"), _join),
-    "jobs": Service(COORDINATOR, Member("operator", "operator"), _submit),
+    "jobs": Service(COORDINATOR, Member("operator", "operator"), _ask_of_jobs),
 }
 
 
@@ -121,17 +134,20 @@ async def fuzz(service: str, folder: Path, federation: Federation, *, seconds: f
         process = cluster.processes[one.server]
         async with (
             dial(address, federation.deadlines.silence, **secured) as channel,
-            dial(address, federation.deadlines.silence, **secured) as asking,
+            # Channels of the same settings share a connection, and so its number of streams.
+            dial(address, 2 * federation.deadlines.silence, **secured) as asking,
         ):
             await channel.channel_ready()
             await asking.channel_ready()
             before = memory(process.pid)
             ends = time.monotonic() + seconds
-            watch = asyncio.create_task(_watch(asking, ends, outcome))
-            workers = [asyncio.create_task(_work(one, channel, messages, ends, outcome)) for _ in range(AT_ONCE)]
+            watch = asyncio.create_task(_watch(asking, process.pid, ends, outcome))
+            at_once = AT_ONCE if tls else AT_ONCE_PLAINTEXT
+            workers = [asyncio.create_task(_work(one, channel, messages, ends, outcome)) for _ in range(at_once)]
             await asyncio.gather(watch, *workers)
             assert process.returncode is None, f"{one.server} has ended"
             outcome.growth = memory(process.pid) - before
+            outcome.unforeseen = unforeseen_in(cluster.log_path(one.server))
     return outcome
 
 
@@ -143,12 +159,17 @@ async def _work(
         await service.send(channel, next(messages), outcome.messages)
 
 
-async def _watch(channel: grpc.aio.Channel, ends: float, outcome: Outcome) -> None:
+async def _watch(channel: grpc.aio.Channel, process: int, ends: float, outcome: Outcome) -> None:
     """Ask again and again how the member is."""
     while time.monotonic() < ends:
-        began = time.monotonic()
-        await ask(channel, UP, timeout=20 * STALL_SECONDS)
-        outcome.longest_wait = max(outcome.longest_wait, time.monotonic() - began)
+        waited, stalled = await stall(channel, process)
+        outcome.longest_wait = max(outcome.longest_wait, waited)
+        outcome.longest_stall = max(outcome.longest_stall, stalled)
+
+
+def unforeseen_in(log: Path) -> list[str]:
+    """Return the lines of a member's log that tell where an error came from which nobody foresaw."""
+    return [line for line in log.read_text().splitlines() if FRAME.search(line)]
 
 
 def memory(process: int) -> int:
@@ -174,8 +195,10 @@ async def fuzz_party(folder: Path, party: str, *, seconds: float, seed: int) -> 
             while (answer := await context.read()) != idle:
                 if not isinstance(answer, bytes):
                     return  # it has hung up
+                failure = FromParty.FromString(answer).failure
+                assert failure.kind != Failure.INTERNAL, failure.reason
 
-    vars(party_process)["REJOIN_SECONDS"] = 0.0  # whatever it takes amiss, it comes back at once
+    rejoining.FIRST_PAUSE_SECONDS = 0.0  # whatever it takes amiss, it comes back at once
     settings, federation = load_party(folder / "parties" / f"{party}.yaml")
     async with _served(federation.coordinator.address, serve):
         ends = time.monotonic() + seconds

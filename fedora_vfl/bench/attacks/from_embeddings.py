@@ -9,9 +9,9 @@ from coordinator.phases import TEST
 from fedora_vfl.bench.attacks import features, labels, properties
 from fedora_vfl.bench.attacks.defences import NONE
 from fedora_vfl.bench.attacks.figures import Figures, beside
-from fedora_vfl.bench.attacks.one_process import OneProcess
 from fedora_vfl.bench.attacks.scenes import Extent, Point
 from fedora_vfl.bench.attacks.views import TARGET, Seen, Trace, known_anyway, observe
+from fedora_vfl.bench.one_process.parties import OneProcess
 from fedora_vfl.sampling.seeds import derive
 from party.data.inputs import Inputs, TableInputs
 from party.privacy import clip_rows

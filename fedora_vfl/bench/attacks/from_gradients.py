@@ -7,8 +7,8 @@ from torch import Tensor
 
 from fedora_vfl.bench.attacks import labels
 from fedora_vfl.bench.attacks.figures import Figures, beside, largest_share, mean
-from fedora_vfl.bench.attacks.one_process import OneProcess
 from fedora_vfl.bench.attacks.views import TARGET, Trace
+from fedora_vfl.bench.one_process.parties import OneProcess
 from fedora_vfl.sampling.seeds import derive
 from party.rates import area_under_curve
 

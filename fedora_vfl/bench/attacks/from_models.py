@@ -13,9 +13,10 @@ from coordinator.methods.retraining import Retrain
 from coordinator.phases import FORGET, REMAINING, TEST
 from fedora_vfl.bench.attacks import membership
 from fedora_vfl.bench.attacks.figures import Figures, beside
-from fedora_vfl.bench.attacks.one_process import OneProcess, join
 from fedora_vfl.bench.attacks.scenes import FORGOTTEN
 from fedora_vfl.bench.attacks.views import TARGET, Seen, observe
+from fedora_vfl.bench.one_process.joining import join
+from fedora_vfl.bench.one_process.parties import OneProcess
 from fedora_vfl.sampling.seeds import derive
 from party.rates import area_under_curve, true_positives
 from party.request import resolve
@@ -38,9 +39,11 @@ def membership_figures(process: OneProcess, job: Job, folder: Path) -> Figures:
         seed=derive(job.seed, "unlearn"),
         passive=tuple(process.passive),
         held_out_loss=float(functional.cross_entropy(test.logits, process.labels[test.rows])),
+        validation=len(process.order.validation),
+        test=len(process.order.test),
     )
     process.forget(forget)
-    process.perform(METHODS.get("fedora").run(task, Fedora(steps="paper")))  # joint rounds need a cluster
+    process.perform(METHODS.get("fedora").run(task, Fedora()))
     found |= _remembered(process, forget, "unlearned")
     seed = derive(job.seed, "retrain")
     anew = join(folder, job.model_copy(update={"seed": seed}), process.defence)

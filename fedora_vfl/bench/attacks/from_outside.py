@@ -5,11 +5,13 @@ from pathlib import Path
 import torch
 
 from coordinator.job import Job
+from coordinator.methods import phases_in
 from coordinator.methods.training import training
 from fedora_vfl.bench.attacks import outsiders
 from fedora_vfl.bench.attacks.figures import Figures, beside, largest_share, mean
-from fedora_vfl.bench.attacks.one_process import OneProcess, Step, join
 from fedora_vfl.bench.attacks.views import TARGET, Trace
+from fedora_vfl.bench.one_process.joining import join
+from fedora_vfl.bench.one_process.parties import OneProcess, Step
 from fedora_vfl.sampling.seeds import derive
 
 GROUPS = (1, 10, 50)
@@ -39,7 +41,7 @@ def outsider_figures(process: OneProcess, trace: Trace, job: Job, folder: Path) 
             again.active.labels = again.active.labels[torch.randperm(len(again.labels))]
         steps: list[Step] = []
         again.watch = steps.append
-        again.run(next(training(job.train, seed=job.seed)))  # type: ignore[arg-type]
+        again.run(phases_in(next(training(job.train, seed=job.seed)))[0])
         sizes.append(outsiders.message_sizes([one.gradients[TARGET] for one in steps]))
         batches = [len(one.rows) for one in steps]
     told = outsiders.rows_from_sizes(sizes[0], trace.gradients[0].shape[1])

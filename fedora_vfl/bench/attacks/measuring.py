@@ -13,9 +13,9 @@ from fedora_vfl.bench.attacks.from_embeddings import feature_figures, property_f
 from fedora_vfl.bench.attacks.from_gradients import label_figures
 from fedora_vfl.bench.attacks.from_models import membership_figures
 from fedora_vfl.bench.attacks.from_outside import coordinator_figures, outsider_figures
-from fedora_vfl.bench.attacks.one_process import join
 from fedora_vfl.bench.attacks.scenes import Extent, Point
 from fedora_vfl.bench.attacks.views import TARGET, Trace, observe
+from fedora_vfl.bench.one_process.joining import join
 from fedora_vfl.settings.files import check
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedora_vfl.bench.attacks.one_process import OneProcess
+from fedora_vfl.bench.one_process.parties import OneProcess
 from party.data.inputs import ImageInputs
 from party.data.records import Table
 

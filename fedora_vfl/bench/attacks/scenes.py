@@ -142,5 +142,4 @@ def as_cell(point: Point, extent: Extent) -> Cell:
         "targets": [extent.targets, extent.image_targets, extent.steps],
     }
     group = Group(data_set=scene.name, content=content, places={}, run="clean")
-    unlearn = {"method": "fedora", "steps": "paper"}
-    return Cell(group, forget={"share": 1 / FORGOTTEN}, unlearn=unlearn, method="attacks")
+    return Cell(group, forget={"share": 1 / FORGOTTEN}, unlearn={"method": "fedora"}, method="attacks")

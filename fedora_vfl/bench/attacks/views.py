@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from coordinator.phases import look
-from fedora_vfl.bench.attacks.one_process import OneProcess, Step
+from fedora_vfl.bench.one_process.parties import OneProcess, Step
 from protos.fedora.v1.phase_pb2 import Samples
 
 TARGET = "passive-1"  # whose gradients and embeddings are looked at

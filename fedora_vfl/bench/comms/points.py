@@ -7,6 +7,7 @@ from typing import Any
 from fedora_vfl.bench.paper.cells import Cell, Group
 
 METHODS = ("fedora", "retrain", "ga", "ico", "cvfu")
+ALIGNMENT = "alignment"  # in the place of a method: what finding the common rows in private takes
 MEGABIT = 1e6
 NAME = "comms"  # of the folder in which the store keeps these cells
 
@@ -26,9 +27,14 @@ class Point:
     whole_packets: bool = False  # as handed to a network card that cuts them, not as frames on a cable
 
     @property
-    def place(self) -> tuple[int, bool, float, bool]:
+    def place(self) -> tuple[int, bool, float, bool, bool]:
         """What needs a cluster of its own."""
-        return self.parties, self.tls, self.delay, self.whole_packets
+        return self.parties, self.tls, self.delay, self.whole_packets, self.aligns
+
+    @property
+    def aligns(self) -> bool:
+        """Whether it is an alignment that is measured: one of ids that were never aligned before."""
+        return self.method == ALIGNMENT
 
     @property
     def needs_hosts(self) -> bool:
@@ -82,16 +88,16 @@ QUICK = Extent(
 )
 WHOLE = Extent(
     rows=8192,
-    epochs=3,
+    epochs=10,  # until there is nothing more to learn: the yardstick is a Retrain that has converged
     parties=(2, 4, 8, 16),
     embeddings=(16, 64, 256),
     batches=(64, 256, 1024),
     dtypes=("float32", "float16", "bfloat16"),
     rates=(10, 20, 50, 100, 200),
-    delays=(5, 20),
+    delays=(5, 20, 50),
     along=("fedora", "retrain"),
     timed=METHODS,
-    repeats=3,
+    repeats=2,
 )
 
 
@@ -102,6 +108,7 @@ def sweeps(extent: Extent) -> dict[str, list[Point]]:
     timed = [replace(base, method=method) for method in extent.timed]
     return {
         "parties": [Point(method=method, parties=count) for count in extent.parties for method in METHODS],
+        "alignment": [Point(method=ALIGNMENT, parties=count) for count in extent.parties],
         "embedding": [replace(one, embedding=width) for one in along for width in extent.embeddings],
         "batch": [replace(one, batch=size) for one in along for size in extent.batches],
         "dtype": [replace(one, dtype=dtype) for one in along for dtype in extent.dtypes],
@@ -122,8 +129,8 @@ def distinct(points: Iterable[Point]) -> list[Point]:
 
 def _order(point: Point) -> tuple[Any, ...]:
     speed = -point.rate if point.rate else float("-inf")
-    place = METHODS.index(point.method)
-    apart = (point.tls, point.delay, point.whole_packets, point.parties)
+    place = (*METHODS, ALIGNMENT).index(point.method)
+    apart = (point.aligns, point.tls, point.delay, point.whole_packets, point.parties)
     return *apart, point.embedding, point.batch, speed, point.dtype, place
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from fedora_vfl.bench.comms.plots import draw_bytes, draw_seconds
 from fedora_vfl.bench.comms.points import MEGABIT, Extent, Point, sweeps
 from fedora_vfl.bench.comms.results import Result, Results
+from fedora_vfl.bench.comms.stage import TEST_ROWS
 from fedora_vfl.storage import write_atomically
 from fedora_vfl.wire.protocol import VERSION
 
@@ -22,6 +23,7 @@ SHOWN_RATES = (10, 20, 50, 100, 200, 500, 1000)  # megabits per second
 # Of each sweep: its heading, and what its column of settings is called.
 TITLES = {
     "parties": ("Methods and numbers of parties", "passive parties"),
+    "alignment": ("Private alignment", "passive parties"),
     "embedding": ("Width of embeddings", "embedding"),
     "batch": ("Batch size", "batch"),
     "dtype": ("Type of values", "type"),
@@ -51,6 +53,10 @@ host's device, as Ethernet frames of at most 1,514 bytes with all that comes on 
 that is, in two parts: *headers* of Ethernet, IP and TCP, 66 bytes for each packet that was counted, acknowledgements \
 included; and *all else*: gRPC, HTTP/2 and its pings, messages that are in no book, and TLS where it is on. The kernel \
 counts whole jobs, evaluation and alignment included; the method's share is taken to be that of its protobuf bytes."""
+ALIGNED = """\
+A job that trains an original, in a federation whose {ids:,} ids of each party were never aligned: *predicted* and \
+*tensor* are masked ids, tables of shares and tags, *seconds* all of the job but its rounds. While nobody's ids \
+change, later jobs exchange none of it. [More ids, beside the bare library](alignment.md)."""
 TIME_MODEL = """\
     seconds = compute + a · bytes · 8 / rate + b · waits · round trip
 
@@ -115,6 +121,8 @@ def _blocks(material: Material, page: Path) -> Iterator[str]:
     for name, points in sweeps(extent).items():
         if name != "rate":
             yield f"## {TITLES[name][0]}"
+            if name == "alignment":
+                yield ALIGNED.format(ids=extent.rows + TEST_ROWS)
             if name == "parties" and draw_bytes(results, extent.parties, page.with_name(f"{page.stem}-bytes.svg")):
                 yield f"![Bytes by method and number of parties]({page.stem}-bytes.svg)"
             yield _written(["method", TITLES[name][1], *COLUMNS], rows(name, points, results))
@@ -130,7 +138,7 @@ def _blocks(material: Material, page: Path) -> Iterator[str]:
 def rows(name: str, points: Sequence[Point], results: Results) -> Iterator[list[str]]:
     """Yield a sweep's lines: method, setting, bytes and seconds."""
     for one in (results.measured[point] for point in points if point in results.measured):
-        value = getattr(one.point, name)
+        value = getattr(one.point, "parties" if name == "alignment" else name)
         said = SAID.get((name, value)) or str(value)
         sizes = (one.cost["predicted"], one.cost["tensor"], one.cost["protobuf"], one.wire)
         shown = (f"{size / 1e6:.3f}" if size else "–" for size in sizes)

@@ -123,19 +123,36 @@ async def open_stage(point: Point, extent: Extent, work: Path, *, hosts: bool) -
         run = folder / "run"
         # Every point forgets the same rows, from the same original.
         origin = folder / "job.yaml"
-        federation = prepare(job, origin=origin, out=run, threads=1, tls=point.tls, drops="for-the-job")
-        if not hosts:
-            async with LocalCluster(run, federation) as cluster:
-                yield OnLoopback(cluster)
-            return
+        federation = prepare(
+            job,
+            origin=origin,
+            out=run,
+            threads=1,
+            tls=point.tls,
+            alignment="private" if point.aligns else "plain",
+            drops="for-the-job",
+        )
         # Half of the way lies at each of the two hosts.
         line = HostLine(delay=point.delay / 2, whole_packets=point.whole_packets)
-        with Network(dict.fromkeys((COORDINATOR, *federation.parties), line)) as network:
-            moved = move(run, federation, network, plaintext=not point.tls)
-            async with LocalCluster(run, moved, hosts=starters(moved, network)):
-                yield OnHosts(run, moved, network)
+        async with started(run, federation, line if hosts else None, plaintext=not point.tls) as stage:
+            yield stage
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.asynccontextmanager
+async def started(
+    run: Path, federation: Federation, line: HostLine | None, *, plaintext: bool = True
+) -> AsyncIterator[Stage]:
+    """Start a cluster whose folder is prepared: every member on a host with such a line, or all on loopback."""
+    if line is None:
+        async with LocalCluster(run, federation) as cluster:
+            yield OnLoopback(cluster)
+        return
+    with Network(dict.fromkeys((COORDINATOR, *federation.parties), line)) as network:
+        moved = move(run, federation, network, plaintext=plaintext)
+        async with LocalCluster(run, moved, hosts=starters(moved, network)):
+            yield OnHosts(run, moved, network)
 
 
 def _new_folder(work: Path) -> Path:

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fedora_vfl.bench.comms.points import Extent, Point, as_cell, distinct
+from fedora_vfl.bench.comms.points import ALIGNMENT, Extent, Point, as_cell, distinct
 from fedora_vfl.bench.comms.stage import Stage, open_stage
 from fedora_vfl.bench.hosts.network import Counters
 from fedora_vfl.bench.paper.store import DONE, Record, Store
 from fedora_vfl.bench.paper.sweep import WORK, failed
 from fedora_vfl.errors import FedoraError, StoppedError
+from fedora_vfl.wire.masking import alignment_bytes
 
 ACTIVE, PASSIVE = "active", "passive-1"
 
@@ -49,7 +50,7 @@ class Sweep:
         while left:
             point = left[0]
             stage.limit(None)
-            if _original(point) not in trained:
+            if not point.aligns and _original(point) not in trained:
                 await stage.submit(_training(point, self._extent))
                 trained.add(_original(point))
             stage.limit(point.rate)
@@ -64,31 +65,32 @@ class Sweep:
     async def _try(self, stage: Stage, point: Point) -> Record:
         """Run one point's job between two looks at the counters."""
         cell = as_cell(point, self._extent, hosts=self._hosts)
-        job = {
-            "train": {"from": _original(point)},
+        forgetting = {
+            "train": {"from": _original(point), "overwrite": True},  # every point saves under the same names
             "forget": cell.forget,
-            "unlearn": {**cell.unlearn, "overwrite": True},  # every point saves under the same name
+            "unlearn": {**cell.unlearn, "overwrite": True},
             "wire": {"encoding": point.dtype},
             "certificate": False,
         }
+        job = _training(point, self._extent) if point.aligns else forgetting
         before = await asyncio.to_thread(stage.counters)
         began = time.perf_counter()
         result = await stage.submit(job)
         seconds = time.perf_counter() - began
         after = await asyncio.to_thread(stage.counters)
         counted = {host: after[host] - before[host] for host in after}
-        unlearned = result["unlearned"]
+        made = _of_alignment(result) if point.aligns else result["unlearned"]
         return Record(
             cell=cell.content,
             digest=cell.digest,
             method=point.method,
-            settings=result["job"]["unlearn"],
+            settings=result["job"].get("unlearn") or {},
             status=DONE,
             why="",
             figures={},
             original={},
-            cost={**_of_method(unlearned["bytes"]), **_of_job(result["bytes"], counted), "load": os.getloadavg()[0]},
-            seconds={"method": unlearned["seconds"], "job": result["seconds"], "cell": seconds},
+            cost={**_of_method(made["bytes"]), **_of_job(result["bytes"], counted), "load": os.getloadavg()[0]},
+            seconds={"method": made["seconds"], "job": result["seconds"], "cell": seconds},
             versions={name: str(value) for name, value in result["versions"].items()},
         )
 
@@ -106,6 +108,18 @@ def _training(point: Point, extent: Extent) -> dict[str, Any]:
         "model": {"embedding": point.embedding},
         "train": {"epochs": extent.epochs, "batch_size": point.batch, "save": _original(point), "overwrite": True},
     }
+
+
+def _of_alignment(result: dict[str, Any]) -> dict[str, Any]:
+    """Return what the alignment of a job took, in the form of a method's: all of the job's time but its rounds."""
+    lines = [line for line in result["bytes"]["links"] if line["kind"] == ALIGNMENT]
+    sizes = {name: sum(line[name] for line in lines) for name in ("tensor", "protobuf")}
+    rows = {name: one["own_rows"] for name, one in result["parties"].items()}
+    passive = [count for name, count in rows.items() if name != ACTIVE]
+    told = sum(result["rows"][name] for name in ("train", "validation", "test"))
+    predicted = alignment_bytes(rows[ACTIVE], passive, told=told, masking=True)
+    seconds = result["seconds"] - sum(one["seconds"] for one in result["rounds"])
+    return {"bytes": {"predicted": predicted, **sizes, "links": lines}, "seconds": seconds}
 
 
 def _of_method(counted: dict[str, Any]) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """Which faults befall whom, and when: all of it follows from a seed."""
 
+import itertools
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,8 @@ from enum import StrEnum
 from fedora_vfl.wire.protocol import COORDINATOR
 
 MOST_FAULTS = 3  # in one trial
+TWO_JOBS = 0.2  # the share of trials in which a second job waits behind the first
+MOST_OF_A_POINT = 6  # of all times that a member comes by a point, where every point has its turn
 
 
 class Kind(StrEnum):
@@ -21,11 +24,14 @@ class Kind(StrEnum):
     FULL = "full disk"
     TORN = "torn write of the last commit"
     FLIPPED = "flipped byte in the last commit"
+    USER = "kill -9 of the user's command"
     CUT = "cut line"
     SLOW = "slow line"
+    MOVED = "another address behind the same name"
 
 
-LINES = (Kind.CUT, Kind.SLOW)  # they take hosts, in network namespaces
+USER = "the user"
+LINES = (Kind.CUT, Kind.SLOW, Kind.MOVED)  # they take hosts, in network namespaces
 OF_COMMITS = (Kind.TORN, Kind.FLIPPED)
 # A named point is the sharpest of them all, and there are many.
 WEIGHTS = {Kind.KILL_AT_POINT: 4}
@@ -57,6 +63,7 @@ class Trial:
     number: int
     scenario: str
     faults: tuple[Fault, ...]
+    jobs: int = 1  # submitted at once: the second waits
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,32 @@ def draw(seed: int, number: int, scenario: str, ground: Ground, *, hosts: bool, 
     weights = [WEIGHTS.get(kind, 1) for kind in kinds]
     count = dice.choices(range(1, MOST_FAULTS + 1), [4, 2, 1])[0]
     chosen = dice.choices(kinds, weights, k=count)
-    return Trial(number, scenario, tuple(_fault(dice, kind, ground, silence) for kind in chosen))
+    jobs = 2 if dice.random() < TWO_JOBS else 1
+    return Trial(number, scenario, tuple(_fault(dice, kind, ground, silence) for kind in chosen), jobs)
+
+
+def every_point(scenario: str, ground: Ground) -> list[Trial]:
+    """Return trials in which every member is killed at every named point, the first time, the last and some between.
+
+    In each trial every member is killed once, so that all of it is over sooner.
+    """
+    faults = {
+        member: [
+            Fault(Kind.KILL_AT_POINT, (member,), point=point, nth=nth)
+            for point, count in sorted(points.items())
+            for nth in spread(count, MOST_OF_A_POINT)
+        ]
+        for member, points in ground.points.items()
+    }
+    together = itertools.zip_longest(*faults.values())
+    return [Trial(number, scenario, tuple(filter(None, one))) for number, one in enumerate(together)]
+
+
+def spread(count: int, most: int) -> list[int]:
+    """Return some of the numbers from 1 to a count, the first and the last among them."""
+    if count <= most:
+        return list(range(1, count + 1))
+    return [1 + place * (count - 1) // (most - 1) for place in range(most)]
 
 
 def _fault(dice: random.Random, kind: Kind, ground: Ground, silence: float) -> Fault:
@@ -115,7 +147,9 @@ def _fault(dice: random.Random, kind: Kind, ground: Ground, silence: float) -> F
             order = dice.sample(ground.members, len(ground.members))
             return Fault(kind, tuple(order), after, pause=pause)
         case Kind.FULL:
-            return Fault(kind, (dice.choice(ground.parties),), after, lasts=dice.uniform(0.2, 3.0))
+            return Fault(kind, one, after, lasts=dice.uniform(0.2, 3.0))
+        case Kind.USER:
+            return Fault(kind, (USER,), after)
         case Kind.TORN | Kind.FLIPPED:
             return Fault(kind, (dice.choice(ground.parties),), after, pause=pause)
         case Kind.STOP | Kind.CUT:

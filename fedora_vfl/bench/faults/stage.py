@@ -11,19 +11,18 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from coordinator.job import Job
 from fedora_vfl.bench.comms.stage import write_table
 from fedora_vfl.bench.faults.scenarios import PARTIES, ROWS
 from fedora_vfl.bench.faults.striking import Orders, plugin
 from fedora_vfl.bench.hosts.network import HostLine, Network
-from fedora_vfl.bench.hosts.placement import move, starters
+from fedora_vfl.bench.hosts.placement import COORDINATOR_PORT, EVERYWHERE, move, starters
 from fedora_vfl.cluster.local import LocalCluster
-from fedora_vfl.cluster.preparation import prepare
+from fedora_vfl.cluster.preparation import JOB_FILE, prepare
 from fedora_vfl.errors import SettingsError
 from fedora_vfl.settings.federation import Deadlines, Federation
 from fedora_vfl.settings.files import check
+from fedora_vfl.storage import files_below
 from fedora_vfl.wire.protocol import COORDINATOR
 
 # A loss is noticed sooner, and commits are made more often, than with the defaults: more happens in less time.
@@ -41,9 +40,8 @@ class Stage:
         cluster: LocalCluster,
         federation: Federation,
         network: Network | None,
-        content: dict[str, Any],
     ) -> None:
-        self.folder, self.run, self.content = folder, folder / "run", content
+        self.folder, self.run = folder, folder / "run"
         self._cluster, self._federation, self.network = cluster, federation, network
         self.orders = {name: Orders(folder / "orders", name) for name in self.members}
         self.pauses: dict[str, float] = {}  # seconds until a member that ended is started again
@@ -59,15 +57,22 @@ class Stage:
 
     def signal(self, members: Iterable[str], number: signal.Signals) -> None:
         """Send members a signal, one right after the other."""
-        for name in members:
-            process = self._cluster.processes[name]
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process.pid, number)
+        for process in self._running(members):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, number)
 
-    async def ended(self, member: str) -> None:
-        """Wait until a member's process is gone."""
-        await self._cluster.processes[member].wait()
+    async def kill(self, members: Iterable[str]) -> None:
+        """Kill members, one right after the other, and wait until these processes are gone; others may come."""
+        running = self._running(members)
+        for process in running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+        for process in running:
+            await process.wait()
+
+    def _running(self, members: Iterable[str]) -> list[asyncio.subprocess.Process]:
+        processes = [self._cluster.processes[name] for name in members]
+        return [one for one in processes if one.returncode is None]
 
     async def supervise(self) -> None:
         """Start every member again that ends, as a supervisor of services would."""
@@ -90,10 +95,10 @@ class Stage:
             await self._cluster.start(name)
             await asyncio.sleep(random.uniform(0.0, 0.1))
 
-    async def user(self, results: Path, patience: float) -> asyncio.subprocess.Process:
-        """Submit the scenario's job, as a user would on the coordinator's machine."""
+    async def user(self, results: Path, patience: float, *, id: str = "") -> asyncio.subprocess.Process:
+        """Submit the scenario's job, or follow one, as a user would on the coordinator's machine."""
         address = self._federation.coordinator.address
-        words = [sys.executable, "-m", "fedora_vfl.bench.faults.user", address, str(results), str(patience)]
+        words = [sys.executable, "-m", "fedora_vfl.bench.faults.user", address, str(results), str(patience), id]
         started = self.network.command(COORDINATOR, *words) if self.network else words
         process = await asyncio.create_subprocess_exec(
             *started,
@@ -102,18 +107,18 @@ class Stage:
             stderr=asyncio.subprocess.PIPE,
         )
         assert process.stdin
-        process.stdin.write(yaml.safe_dump(self.content).encode())
+        process.stdin.write((self.run / JOB_FILE).read_bytes())
         process.stdin.close()
         return process
 
     def commits(self, member: str) -> list[Path]:
         """Return the files of a party's commits, the newest last."""
-        found = (self.run / "keys" / member / "commits").rglob("*.safetensors")
-        return sorted(found, key=lambda path: path.name)
+        found = files_below(self.run / "keys" / member / "commits")
+        return sorted((path for path in found if path.suffix == ".safetensors"), key=lambda path: path.name)
 
     def left_over(self) -> list[str]:
         """Return what should have gone with the job."""
-        found = [path for path in self.run.rglob("*") if path.is_file()]
+        found = files_below(self.run)
         unfinished = [path for path in found if path.name.endswith(".unfinished")]
         commits = [path for path in found if "commits" in path.parts]
         return [str(path.relative_to(self.run)) for path in (*unfinished, *commits)]
@@ -133,26 +138,27 @@ async def opened(folder: Path, content: dict[str, Any], *, hosts: bool) -> Async
     (folder / "orders").mkdir(parents=True)
     write_table(folder / "table.parquet", parties=PARTIES, rows=ROWS)
     data = {"source": "parquet", "path": str(folder / "table.parquet"), "id": "id", "parties": PARTIES}
-    prepared = check({**content, "data": {**data, "format": "parquet"}}, Job, origin="faults")
+    prepared = check({"data": {**data, "format": "parquet"}, **content}, Job, origin="faults")
     run = folder / "run"
     # The same rows are forgotten in every trial.
     federation = prepare(
         prepared, origin=folder / "job.yaml", out=run, threads=1, deadlines=DEADLINES, drops="for-the-job"
     )
-    job = {name: section for name, section in content.items() if name != "privacy"}
     with contextlib.ExitStack() as stack:
         network = None
         if hosts:
             lines = dict.fromkeys((COORDINATOR, *federation.parties), HostLine())
             network = stack.enter_context(Network(lines))
-            federation = move(run, federation, network, plaintext=True)
+            federation = move(run, federation, network, plaintext=True, by_name=True)
         programs = {
             name: ["coordinator" if name == COORDINATOR else "party", "--plugin", str(plugin(folder / "orders", name))]
             for name in (COORDINATOR, *federation.parties)
         }
+        if hosts:
+            programs[COORDINATOR] += ["--listen", f"{EVERYWHERE}:{COORDINATOR_PORT}"]
         where = starters(federation, network) if network else None
         async with LocalCluster(run, federation, programs=programs, hosts=where) as cluster:
-            stage = Stage(folder, cluster, federation, network, job)
+            stage = Stage(folder, cluster, federation, network)
             keeping_up = asyncio.create_task(stage.supervise())
             try:
                 yield stage

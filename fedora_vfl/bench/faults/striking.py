@@ -1,14 +1,17 @@
-"""Inside a member: does what an order says at a named instant of the protocol.
+"""Inside a member: does what orders say at named instants of the protocol.
 
-The harness starts every member with a plugin of two lines that calls `arm`. Orders come and go while the member runs;
-one that was carried out is gone, so that the member's next process is not struck again.
+The harness starts every member with a plugin of two lines that calls `arm`. Orders come and go while the member runs,
+each a file of its own; one that was carried out is gone, so that the member's next process is not struck again.
 """
 
 import errno
+import itertools
 import json
 import os
+import shutil
 import signal
 import time
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,7 +21,7 @@ from fedora_vfl.storage import write_atomically
 
 COUNT, KILL, FULL = "count", "kill", "full"
 # Where a disk that is full is noticed.
-WRITING = ("file.before-write", "file.before-sync")
+WRITING = ("file.before-write", "file.before-sync", "store.before")
 
 
 @dataclass(frozen=True)
@@ -32,49 +35,55 @@ class Order:
 
 
 class Orders:
-    """The orders of one member: a file that the harness writes, and one in which it is told what came of it."""
+    """The orders of one member: files that the harness writes, and one in which it is told what came of them."""
 
     def __init__(self, folder: Path, member: str) -> None:
-        self._order, self._log = folder / f"{member}.json", folder / f"{member}.log"
+        self._folder, self._log = folder / member, folder / f"{member}.log"
+        self._numbers = itertools.count(1)
 
-    def give(self, order: Order) -> None:
-        """Have the member act from now on."""
-        self._log.unlink(missing_ok=True)
-        write_atomically(self._order, json.dumps(asdict(order)))
+    def give(self, order: Order) -> int:
+        """Have the member act from now on; return the number by which it tells of this order."""
+        number = next(self._numbers)
+        write_atomically(self._folder / f"{number}.json", json.dumps(asdict(order)))
+        return number
 
     def take_back(self) -> None:
         """Have the member do nothing any more."""
-        self._order.unlink(missing_ok=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
         self._log.unlink(missing_ok=True)
 
-    def log(self) -> list[str]:
-        """Return what the member has told."""
-        return self._log.read_text().splitlines() if self._log.exists() else []
+    def log(self, number: int) -> list[str]:
+        """Return what the member has told of an order."""
+        lines = (line.split(" ", 1) for line in self._log.read_text().splitlines()) if self._log.exists() else ()
+        return [said for of, said in lines if of == str(number)]
 
     def version(self) -> int | None:
-        """Return by what an order is known; none where there is none."""
+        """Return what changes when orders come or go; none where there are none."""
         try:
-            return self._order.stat().st_mtime_ns
+            return self._folder.stat().st_mtime_ns
         except FileNotFoundError:
             return None
 
-    def read(self) -> Order | None:
-        """Return the order."""
-        try:
-            return Order(**json.loads(self._order.read_text()))
-        except FileNotFoundError:
-            return None
+    def read(self) -> dict[int, Order]:
+        """Return all orders by their numbers."""
+        found = {}
+        for path in self._folder.glob("[0-9]*.json"):
+            try:
+                found[int(path.stem)] = Order(**json.loads(path.read_text()))
+            except FileNotFoundError:
+                continue  # it was taken back meanwhile
+        return found
 
-    def done(self, said: str) -> None:
-        """Note that the order was carried out, once."""
-        self.say(said)
-        self._order.unlink(missing_ok=True)
+    def done(self, number: int, said: str) -> None:
+        """Note that an order was carried out, once."""
+        self.say(number, said)
+        (self._folder / f"{number}.json").unlink(missing_ok=True)
 
-    def say(self, line: str) -> None:
-        """Tell the harness something."""
+    def say(self, number: int, said: str) -> None:
+        """Tell the harness something of an order."""
         descriptor = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            os.write(descriptor, f"{line}\n".encode())
+            os.write(descriptor, f"{number} {said}\n".encode())
         finally:
             os.close(descriptor)
 
@@ -85,30 +94,28 @@ class Striker:
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
         self._version: int | None = None
-        self._order: Order | None = None
-        self._passed = 0
+        self._known: dict[int, Order] = {}
+        self._passed: Counter[int] = Counter()  # by order: instants of its name
 
     def __call__(self, name: str) -> None:
-        """Do what the order says, if it is about this instant."""
-        order = self._current()
-        if order is None:
-            return
-        if order.act == COUNT:
-            self._orders.say(name)
-        elif order.act == KILL and name == order.point:
-            self._passed += 1
-            if self._passed == order.nth:
-                self._orders.done(f"{time.time()}")
-                os.kill(os.getpid(), signal.SIGKILL)
-        elif order.act == FULL and name in WRITING and time.time() < order.until:
-            self._orders.say(f"{time.time()}")
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        """Do what orders say of this instant."""
+        for number, order in self._current().items():
+            if order.act == COUNT:
+                self._orders.say(number, name)
+            elif order.act == KILL and name == order.point:
+                self._passed[number] += 1
+                if self._passed[number] == order.nth:
+                    self._orders.done(number, f"{time.time()}")
+                    os.kill(os.getpid(), signal.SIGKILL)
+            elif order.act == FULL and name in WRITING and time.time() < order.until:
+                self._orders.say(number, f"{time.time()}")
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def _current(self) -> Order | None:
+    def _current(self) -> dict[int, Order]:
         version = self._orders.version()
         if version != self._version:
-            self._version, self._order, self._passed = version, self._orders.read(), 0
-        return self._order
+            self._version, self._known = version, self._orders.read() if version is not None else {}
+        return self._known
 
 
 # A plugin registers something, or it is taken for a mistake.

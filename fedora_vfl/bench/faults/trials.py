@@ -14,13 +14,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedora_vfl.bench.faults.comparing import Left, differences, look
-from fedora_vfl.bench.faults.plan import Fault, Ground, Kind, Trial, draw, scenario_of
+from fedora_vfl.bench.faults.plan import Fault, Ground, Kind, Trial, draw, every_point, scenario_of
 from fedora_vfl.bench.faults.scenarios import SCENARIOS
 from fedora_vfl.bench.faults.stage import DEADLINES, Stage, opened, until
 from fedora_vfl.bench.faults.striking import COUNT, FULL, KILL, Order
+from fedora_vfl.errors import FedoraError
 
 PATIENCE = 300.0  # for a job, whatever befalls it
 SLOW_RATE = 200_000  # bits a second
+
+
+class UnsteadyError(FedoraError):
+    """A job does not even leave the same twice in peace."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +85,10 @@ class Series:
 
 async def run_series(
     seed: int,
-    count: int,
+    count: int | None,
     *,
     hosts: bool,
+    points: bool = False,
     scenarios: Sequence[str] = tuple(SCENARIOS),
     told: Callable[[str], None] = lambda line: None,
 ) -> Series:
@@ -90,23 +96,26 @@ async def run_series(
 
     Args:
         seed: What all faults follow from.
-        count: How many trials.
+        count: How many trials; with `points` of each scenario, and all there are unless told.
         hosts: Whether every member has a host of its own, whose line can be cut.
+        points: Whether nothing is drawn, and every member is killed at every named point.
         scenarios: The jobs, by name.
         told: Is told a line about each trial.
     """
     series = Series(seed)
-    numbers = {name: [n for n in range(count) if scenario_of(seed, n, scenarios) == name] for name in scenarios}
+    numbers = {name: [n for n in range(count or 0) if scenario_of(seed, n, scenarios) == name] for name in scenarios}
     for name, chosen in numbers.items():
-        if not chosen:
+        if not chosen and not points:
             continue
         folder = Path(tempfile.mkdtemp(prefix="fedora-faults-"))
         try:
             async with opened(folder / name, SCENARIOS[name], hosts=hosts) as stage:
                 peace = await undisturbed(stage)
                 told(f"{name}: undisturbed, {peace.seconds:.1f} s")
-                for number in chosen:
-                    trial = draw(seed, number, name, peace.ground, hosts=hosts, silence=DEADLINES.silence)
+                drawn = [
+                    draw(seed, number, name, peace.ground, hosts=hosts, silence=DEADLINES.silence) for number in chosen
+                ]
+                for trial in every_point(name, peace.ground)[:count] if points else drawn:
                     verdict = await attempt(stage, trial, peace)
                     series.verdicts.append(verdict)
                     told(told_of(verdict))
@@ -124,114 +133,144 @@ def told_of(verdict: Verdict) -> str:
 
 async def undisturbed(stage: Stage) -> Peace:
     """Run a scenario's job in peace, twice: what differs then is not what faults have done. Count named points."""
-    results = stage.folder / "peace"
-    first = await _follow(stage, results, asyncio.Event())
-    left = _found(stage, first, results)
-    for orders in stage.orders.values():
-        orders.give(Order(COUNT))
-    again = await _follow(stage, stage.folder / "again", asyncio.Event())
+    first = await Run(stage, stage.folder / "peace").to_its_end()
+    left = _found(stage, first, stage.folder / "peace")
+    counts = {name: orders.give(Order(COUNT)) for name, orders in stage.orders.items()}
+    again = await Run(stage, stage.folder / "again").to_its_end()
     repeated = _found(stage, again, stage.folder / "again")
     if found := list(differences(left, repeated)):
-        raise AssertionError(f"two undisturbed runs differ: {', '.join(found)}")
-    points = {name: dict(Counter(orders.log())) for name, orders in stage.orders.items()}
+        raise UnsteadyError(f"two undisturbed runs differ: {', '.join(found)}")
+    points = {name: dict(Counter(orders.log(counts[name]))) for name, orders in stage.orders.items()}
     for orders in stage.orders.values():
         orders.take_back()
-    return Peace(left, Ground(points), first.seconds)
+    # The first has waited until all members were up.
+    return Peace(left, Ground(points), min(first.seconds, again.seconds))
 
 
 def _found(stage: Stage, course: Course, results: Path) -> Left:
     if course.code:
-        raise AssertionError(f"an undisturbed job failed: {course.error} {'; '.join(stage.last_words)}")
+        raise UnsteadyError(f"an undisturbed job failed: {course.error} {'; '.join(stage.last_words)}")
     return look(stage.run, results)
 
 
 async def attempt(stage: Stage, trial: Trial, peace: Peace) -> Verdict:
     """Run the job once more, with faults, and look at what it leaves."""
-    results = stage.folder / f"trial-{trial.number}"
     stage.restarts.clear()
     stage.last_words.clear()
-    begun, struck = asyncio.Event(), [Struck(fault) for fault in trial.faults]
-    faults = [asyncio.create_task(_befall(stage, one, peace.seconds, begun)) for one in struck]
+    runs = [Run(stage, stage.folder / f"trial-{trial.number}-{place}") for place in range(trial.jobs)]
+    struck = [Struck(fault) for fault in trial.faults]
+    faults = [asyncio.create_task(_befall(stage, one, peace.seconds * trial.jobs, runs)) for one in struck]
     try:
-        course = await _follow(stage, results, begun)
+        courses = await asyncio.gather(*(run.to_its_end() for run in runs))
     finally:
         for task in faults:
             task.cancel()
-        await asyncio.gather(*faults, return_exceptions=True)
+        ends = await asyncio.gather(*faults, return_exceptions=True)
         _mend(stage)
-    lost = [f"exit code {course.code}: {course.error}"] if course.code else []
-    if not course.code:
-        lost += differences(peace.left, look(stage.run, results))
+    for end in ends:
+        if isinstance(end, Exception):
+            raise end  # the harness itself has failed
+    lost = []
+    for run, course in zip(runs, courses, strict=True):
+        if course.code:
+            lost.append(f"exit code {course.code}: {course.error}")
+        else:
+            lost += differences(peace.left, look(stage.run, run.results))
+    if not lost:
         lost += [f"left over: {path}" for path in await _left_over(stage)]
-    shutil.rmtree(results, ignore_errors=True)
+    for run in runs:
+        shutil.rmtree(run.results, ignore_errors=True)
     return Verdict(
         trial,
         lost=tuple(lost),
-        struck=tuple((one.fault, _until_on(course, one.when)) for one in struck if one.when is not None),
-        seconds=course.seconds,
+        struck=tuple((one.fault, _until_on(courses, one.when)) for one in struck if one.when is not None),
+        seconds=max(course.seconds for course in courses),
         restarts=sum(stage.restarts.values()),
     )
 
 
 async def _left_over(stage: Stage) -> list[str]:
     """Return what is still there of a job that has ended; a party that is just coming back may take a moment."""
-    for _ in range(100):
+    for _ in range(600):
         if not (left := stage.left_over()):
             return []
         await asyncio.sleep(0.1)
     return left
 
 
-def _until_on(course: Course, when: float | None) -> float | None:
+def _until_on(courses: Sequence[Course], when: float) -> float | None:
     """Return how long it took from a fault to the next sign of progress."""
-    if when is None:
-        return None
-    later = [moment for moment, what in course.events if moment > when and what.startswith(("finished", "ended"))]
+    events = sorted(one for course in courses for one in course.events)
+    later = [moment for moment, what in events if moment > when and what.startswith(("finished", "ended"))]
     return later[0] - when if later else None
 
 
-async def _follow(stage: Stage, results: Path, begun: asyncio.Event) -> Course:
-    """Run the job and return how it went."""
-    user = await stage.user(results, PATIENCE)
-    assert user.stdout and user.stderr
-    events: list[tuple[float, str]] = []
-    ending = asyncio.create_task(_end_if_hopeless(stage, user))
-    try:
-        async with asyncio.timeout(PATIENCE):
+class Run:
+    """One job, from the user's side."""
+
+    def __init__(self, stage: Stage, results: Path) -> None:
+        self._stage, self.results = stage, results
+        self.begun = asyncio.Event()  # whether the user has been told something
+        self._id = ""
+        self._user: asyncio.subprocess.Process | None = None
+        self._left = False  # whether the user's process was killed, and another follows the job
+        self._events: list[tuple[float, str]] = []
+
+    async def to_its_end(self) -> Course:
+        """Run the job and return how it went."""
+        hopeless = asyncio.create_task(self._stage.hopeless.wait())
+        working = asyncio.create_task(self._work())
+        try:
+            # When a member cannot be started the job would never end.
+            await asyncio.wait([working, hopeless], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            reason = "a member cannot be started" if hopeless.done() else f"not over after {PATIENCE:g} s"
+            return Course(tuple(self._events), 1, f"{reason}; {'; '.join(self._stage.last_words[-3:])}")
+        finally:
+            for task in (working, hopeless):
+                task.cancel()
+            await asyncio.gather(working, hopeless, return_exceptions=True)
+            if self._user and self._user.returncode is None:
+                self._user.kill()
+                await self._user.wait()
+
+    def leave(self) -> None:
+        """Kill the user's process; the next one follows the job."""
+        if self._user and self._user.returncode is None:
+            self._left = True
+            self._user.kill()
+
+    async def _work(self) -> Course:
+        while True:
+            self._left = False
+            self._user = user = await self._stage.user(self.results, PATIENCE, id=self._id)
+            assert user.stdout and user.stderr
             async for line in user.stdout:
                 moment, _, what = line.decode().strip().partition(" ")
-                events.append((float(moment), what))
-                begun.set()
-            error = (await user.stderr.read()).decode().strip()
-            code = await user.wait()
-        events.append((time.time(), "ended"))
-        return Course(tuple(events), code, error)
-    except TimeoutError:
-        user.kill()
-        await user.wait()
-        return Course(tuple(events), 1, f"not over after {PATIENCE:g} s; {'; '.join(stage.last_words[-3:])}")
-    finally:
-        ending.cancel()
+                if what.startswith("submitted"):
+                    self._id = what.split()[1]
+                self._events.append((float(moment), what))
+                self.begun.set()
+            error, code = (await user.stderr.read()).decode().strip(), await user.wait()
+            if not self._left:
+                self._events.append((time.time(), "ended"))
+                return Course(tuple(self._events), code, error)
 
 
-async def _end_if_hopeless(stage: Stage, user: asyncio.subprocess.Process) -> None:
-    """End the user's process when a member cannot be started: its job would never end."""
-    await stage.hopeless.wait()
-    user.kill()
-
-
-async def _befall(stage: Stage, struck: Struck, seconds: float, begun: asyncio.Event) -> None:
+async def _befall(stage: Stage, struck: Struck, seconds: float, runs: Sequence[Run]) -> None:
     """Have one fault come to pass."""
     fault = struck.fault
     for name in fault.members:
         stage.pauses[name] = fault.pause
     if fault.kind == Kind.KILL_AT_POINT:
         (name,) = fault.members
-        stage.orders[name].give(Order(KILL, fault.point, fault.nth))
-        await until(lambda: bool(stage.orders[name].log()))
-        struck.when = float(stage.orders[name].log()[0])
+        number = stage.orders[name].give(Order(KILL, fault.point, fault.nth))
+        await until(lambda: bool(stage.orders[name].log(number)))
+        struck.when = float(stage.orders[name].log(number)[0])
         return
-    await begun.wait()
+    for run in runs:
+        await run.begun.wait()
     await asyncio.sleep(fault.after * seconds)
     struck.when = time.time()
     match fault.kind:
@@ -242,10 +281,12 @@ async def _befall(stage: Stage, struck: Struck, seconds: float, begun: asyncio.E
         case Kind.STOP:
             async with _for(fault, lambda: stage.signal(fault.members, signal.SIGCONT)):
                 stage.signal(fault.members, signal.SIGSTOP)
+        case Kind.USER:
+            runs[0].leave()
         case Kind.FULL:
             (name,) = fault.members
             stage.orders[name].give(Order(FULL, until=time.time() + fault.lasts))
-        case Kind.CUT | Kind.SLOW:
+        case Kind.CUT | Kind.SLOW | Kind.MOVED:
             await _disturb_line(stage, fault)
 
 
@@ -263,9 +304,7 @@ async def _kill(stage: Stage, fault: Fault) -> None:
     """Kill members at once, and have them started again in the order of the fault."""
     stage.held_down |= set(fault.members)
     try:
-        stage.signal(fault.members, signal.SIGKILL)
-        for name in fault.members:
-            await stage.ended(name)
+        await stage.kill(fault.members)
     finally:
         for name in fault.members:
             stage.held_down.discard(name)
@@ -277,8 +316,7 @@ async def _damage(stage: Stage, fault: Fault) -> None:
     (name,) = fault.members
     stage.held_down.add(name)
     try:
-        stage.signal([name], signal.SIGKILL)
-        await stage.ended(name)
+        await stage.kill([name])
         if commits := stage.commits(name):
             damage(commits[-1], torn=fault.kind == Kind.TORN)
     finally:
@@ -301,7 +339,9 @@ async def _disturb_line(stage: Stage, fault: Fault) -> None:
     network = stage.network
     if network is None:
         return
-    if fault.kind == Kind.CUT:
+    if fault.kind == Kind.MOVED:
+        network.move(name)
+    elif fault.kind == Kind.CUT:
         async with _for(fault, lambda: network.mend(name)):
             network.cut(name)
     else:

@@ -1,9 +1,10 @@
 """A user as a process of its own: submits the job on its standard input, follows it, and keeps what it leaves.
 
-    python -m fedora_vfl.bench.faults.user HOST:PORT FOLDER SECONDS < job.yaml
+    python -m fedora_vfl.bench.faults.user HOST:PORT FOLDER SECONDS ID < job.yaml
 
-A line of standard output is an event that is kept: the time, and what it was. It is a process because the coordinator
-may be on a host of its own, which this one is started on.
+With an ID it follows a job that was submitted before, else the ID is empty. A line of standard output is an event that
+is kept: the time, and what it was. It is a process because the coordinator may be on a host of its own, which this one
+is started on.
 """
 
 import sys
@@ -25,13 +26,13 @@ def told(event: Event) -> None:
         print(f"{time.time():.3f} {content} {said}", flush=True)
 
 
-async def work(address: str, folder: Path, patience: float) -> None:
+async def work(address: str, folder: Path, patience: float, id: str) -> None:
     """Submit and follow."""
     async with RemoteJobs(address, deadlines=Deadlines(join=patience)) as jobs:
-        submitted = await jobs.submit(sys.stdin.read(), origin="job.yaml")
-        print(f"{time.time():.3f} submitted {submitted.id}", flush=True)
-        keep(await jobs.follow(submitted.id, told, patience=patience), folder)
+        id = id or (await jobs.submit(sys.stdin.read(), origin="job.yaml")).id
+        print(f"{time.time():.3f} submitted {id}", flush=True)
+        keep(await jobs.follow(id, told, patience=patience), folder)
 
 
 if __name__ == "__main__":
-    sys.exit(run_until_done(work(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]))))
+    sys.exit(run_until_done(work(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), sys.argv[4])))

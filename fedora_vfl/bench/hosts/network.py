@@ -35,6 +35,9 @@ PREFIX = "fedora-host"
 BRIDGE = "switch0"
 # Set aside for measurements between networks (RFC 2544): no real network is hidden by it.
 ADDRESSES = "198.18.77"
+# What `ip netns exec` lays over /etc for the processes of a namespace: here hosts have names.
+ETC = Path("/etc/netns")
+MOST_MOVES = 15  # then addresses come back
 # What comes on top of every piece of a TCP connection: Ethernet, IPv4, and TCP with time stamps.
 HEADER_BYTES = 14 + 20 + 32
 # What a line may hold back: enough for a few batches of embeddings, so that a slow line waits and does not lose frames.
@@ -114,6 +117,7 @@ def remove_orphans() -> None:
         found = re.match(rf"{PREFIX}-(\d+)-", path.name)
         if found and not Path(f"/proc/{found[1]}").exists():
             subprocess.run(["ip", "netns", "delete", path.name], capture_output=True)
+            shutil.rmtree(ETC / path.name, ignore_errors=True)
 
 
 def _name(process: int, serial: int, host: str) -> str:
@@ -135,6 +139,7 @@ class Network:
         """`addresses` are the first three numbers of all hosts' addresses; the fourth counts the hosts from 1."""
         self._lines, self._addresses = dict(lines), addresses
         self._places = {host: place for place, host in enumerate(self._lines)}
+        self._moves = dict.fromkeys(self._lines, 0)
         self._serial = next(_serial)
         self._distance: subprocess.Popen[str] | None = None
 
@@ -160,8 +165,22 @@ class Network:
         return list(self._lines)
 
     def address(self, host: str) -> str:
-        """Return a host's address."""
-        return f"{self._addresses}.{1 + self._places[host]}"
+        """Return a host's address; the first of a network's hosts may be moved."""
+        return f"{self._addresses}.{1 + self._places[host] + (MOST_MOVES + 1) * self._moves[host]}"
+
+    def name(self, host: str) -> str:
+        """Return the name by which hosts know each other, wherever they are."""
+        return f"{host}.fedora.test"
+
+    def move(self, host: str) -> None:
+        """Give a host another address behind the same name: nothing reaches it at the earlier one."""
+        if self._places[host] > MOST_MOVES:
+            raise HostsError(f"only the first {MOST_MOVES + 1} hosts of a network have other addresses to move to")
+        here, before = self.namespace(host), self.address(host)
+        self._moves[host] = (self._moves[host] + 1) % MOST_MOVES
+        _run("ip", "-n", here, "address", "del", f"{before}/24", "dev", DEVICE)  # first: it would take others along
+        _run("ip", "-n", here, "address", "add", f"{self.address(host)}/24", "dev", DEVICE)
+        self._tell_names()
 
     def namespace(self, host: str) -> str:
         """Return the system's name of a host's namespace."""
@@ -262,6 +281,7 @@ class Network:
         for namespace in (*(self.namespace(host) for host in self._lines), self.switch):
             if (NAMESPACES / namespace).exists():
                 _run("ip", "netns", "delete", namespace)
+            shutil.rmtree(ETC / namespace, ignore_errors=True)
 
     def _socket(self, host: str, kind: socket.SocketKind) -> socket.socket:
         with inside(self.namespace(host)):
@@ -282,6 +302,15 @@ class Network:
         self._make_distance({host: line.delay for host, line in self._lines.items() if line.delay})
         for host, line in self._lines.items():
             self._connect(host, line)
+        self._tell_names()
+
+    def _tell_names(self) -> None:
+        """Have all hosts know each other by name; files are changed in place, as processes have them open."""
+        lines = ["127.0.0.1 localhost", *(f"{self.address(host)} {self.name(host)}" for host in self._lines)]
+        for host in self._lines:
+            folder = ETC / self.namespace(host)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "hosts").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def _make_distance(self, delays: Mapping[str, float]) -> None:
         """Start the process that is the distance; its devices are the lines of the hosts that have one."""

@@ -117,7 +117,8 @@ def compose(material: Material, out: Path) -> Document:
     blocks += _making(material)
     done = sum(record.done for record in material.records.values())
     wanted = len({place.cell.digest for place in material.places})
-    subtitle = f"Preset `{material.preset}`; {done} of {wanted} cells measured; release {VERSION}."
+    measured = f"{done} of {wanted} cells measured, by release {_releases(material)}"
+    subtitle = f"Preset `{material.preset}`; {measured}; page written by release {VERSION}."
     title = "Unlearning in vertical federated learning: the paper's experiments, run again"
     return Document(title, subtitle, blocks, letter="S")
 
@@ -286,18 +287,22 @@ def _gaps(material: Material) -> list[Block]:
     return blocks
 
 
+def _releases(material: Material) -> str:
+    """Name the releases that have measured the cells."""
+    return ", ".join(sorted({record.versions["fedora"] for record in material.records.values()})) or "–"
+
+
 def _making(material: Material) -> list[Block]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     libraries = ", ".join(f"{name} {version(name)}" for name in ("torch", "grpcio", "numpy"))
-    releases = sorted({record.versions["fedora"] for record in material.records.values()})
     seconds = sum(record.seconds.get("cell", 0) for record in material.records.values())
     facts = [
         f"{os.cpu_count()} cores, {memory:.0f} GiB of memory; Python {platform.python_version()}; {libraries}.",
-        f"Measured with release {', '.join(releases) or '–'}; all cells together took {seconds / 60:.0f} minutes.",
+        f"Measured with release {_releases(material)}; all cells together took {seconds / 60:.0f} minutes.",
         "Each cell is a job on a cluster of real processes, from one original model per data set, run and seed. The "
         "same seed gives the same figures; only seconds differ.",
         "cells.csv has every cell with all its figures; cells/ has them with all settings.",
     ]
-    if len(releases) > 1:
+    if "," in _releases(material):
         facts.append("Cells of several releases stand side by side; choose a new folder to run all of them again.")
     return [Heading(2, "How this was made", "making"), Code(material.command), Bullets(facts)]

@@ -8,7 +8,8 @@ from rich.console import Console
 from fedora_vfl.bench.paper.store import locked
 from fedora_vfl.bench.to_accuracy.checking import check_model
 from fedora_vfl.bench.to_accuracy.measuring import Run, measure
-from fedora_vfl.bench.to_accuracy.report import lines_of, print_tables, write_report
+from fedora_vfl.bench.to_accuracy.over_a_line import time_over, told
+from fedora_vfl.bench.to_accuracy.report import advice, lines_of, print_tables, write_report
 from fedora_vfl.bench.to_accuracy.ways import SLOW, WAYS, data_sets
 
 
@@ -42,9 +43,19 @@ async def run(asked: Asked, console: Console) -> None:
     with locked(asked.out):
         ways = [way for way in WAYS if not (asked.quick and way.name in SLOW)]
         runs = await measure(sets, ways, asked.out, seed=asked.seed, tell=tell)
+        found = lines_of(runs, WAYS)
+        print_tables(found, console)
         checked = await check_model(asked.out, console, loopback=asked.loopback)
-    found = lines_of(runs, WAYS)
-    print_tables(found, console)
+        timed = await time_over(
+            sets,
+            found,
+            asked.out,
+            seed=asked.seed,
+            loopback=asked.loopback,
+            say=lambda said: console.print(said, soft_wrap=True),
+        )
+    for said in advice(found):
+        console.print(said, soft_wrap=True)
     for page in [asked.out / "to-accuracy.md", *([asked.page] if asked.page else [])]:
-        write_report(found, page, command=asked.command, checked=checked)
+        write_report(found, page, command=asked.command, checked=checked, timed=told(timed))
     console.print(f"Written to {asked.out}: to-accuracy.md, to-accuracy.csv, to-accuracy.svg", soft_wrap=True)

@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import json
 import shutil
-import statistics
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -58,7 +57,7 @@ async def measure(
     """Run what is not kept in the folder yet; return all runs."""
     runs = []
     for one in sets:
-        kept = {way: _kept(out, one, way, seed) for way in ways}
+        kept = {way: _kept(out, one, way, seed) for way in one.among(ways)}
         missing = [way for way, run in kept.items() if run is None]
         if missing:
             work = Path(tempfile.mkdtemp(prefix="run-", dir=out))
@@ -84,9 +83,9 @@ async def _run(cluster: LocalCluster, data_set: DataSet, way: Way, seed: int) ->
     looks = [one["accuracy"] for one in figures["rounds"] if one["phase"] == "progress"]
     links = [one for one in figures["original"]["bytes"]["links"] if one["kind"] in ("embedding", "gradient")]
     sums = {kind: sum(one["protobuf"] for one in links if one["kind"] == kind) for kind in ("embedding", "gradient")}
-    steps = -(-epochs[0]["rows"] // data_set.batch)
-    # The median: whatever else the machine does only adds, and a first epoch warms up.
-    seconds = statistics.median(one["seconds"] for one in epochs)
+    steps = -(-epochs[0]["rows"] // data_set.batch_of(way))
+    # The fastest: whatever else the machine does only adds, and a first epoch warms up.
+    seconds = min(one["seconds"] for one in epochs)
     return Run(
         data_set.name,
         way.name,
@@ -102,10 +101,15 @@ def _ignore(_: Event) -> None:
     """Say nothing of single rounds."""
 
 
-def _path(out: Path, data_set: DataSet, way: Way, seed: int) -> Path:
+def kept_under(folder: Path, data_set: DataSet, way: Way, seed: int) -> Path:
+    """Return the file in which what one way came to is kept."""
     content = {**data_set.job(way, seed), "data": {name: one for name, one in data_set.data.items() if name != "path"}}
     decided = json.dumps([VERSION, content], sort_keys=True)
-    return out / "runs" / f"{data_set.name}-{hashlib.sha256(decided.encode()).hexdigest()[:16]}.json"
+    return folder / f"{data_set.name}-{hashlib.sha256(decided.encode()).hexdigest()[:16]}.json"
+
+
+def _path(out: Path, data_set: DataSet, way: Way, seed: int) -> Path:
+    return kept_under(out / "runs", data_set, way, seed)
 
 
 def _kept(out: Path, data_set: DataSet, way: Way, seed: int) -> Run | None:

@@ -15,7 +15,6 @@ way there and back is so long that n + 1 steps are not enough to fill it:
 from dataclasses import dataclass
 
 FRAMING = 1.05  # bytes on a line for each of protobuf's: docs/ledger.md
-CONTROL_TRIPS = 2  # a phase's beginning and end at the coordinator
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,5 @@ class StepCost:
         return max(self.compute, up, down, whole / (1 + self.overlap))
 
     def epoch(self, line: LineSpeed, steps: float) -> float:
-        """Return the seconds of an epoch: its steps, the way that the last batches are under way, and control."""
-        drained = line.round_trip if self.overlap else 0.0
-        return steps * self.seconds(line) + drained + CONTROL_TRIPS * line.round_trip
+        """Return the seconds of an epoch: its steps, and the way that the last batches are under way."""
+        return steps * self.seconds(line) + (line.round_trip if self.overlap else 0.0)

@@ -50,6 +50,10 @@ class TensorEncoding(ABC):
     def decode(self, data: memoryview, rows: int, width: int) -> "Tensor":
         """Return a float32 matrix in memory of its own from `nbytes(rows, width)` bytes, whatever they hold."""
 
+    def view(self, data: memoryview, rows: int, width: int) -> "Tensor":
+        """Return what `decode` does, for a reader that copies it to memory of its own before it computes with it."""
+        return self.decode(data, rows, width)
+
 
 ENCODINGS: Registry[type[TensorEncoding]] = Registry("encoding")
 

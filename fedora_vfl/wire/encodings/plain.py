@@ -45,6 +45,19 @@ class Float32(_PlainValues):
 
     name, number, size = "float32", FLOAT32, 4
 
+    def encode(self, values: "Tensor") -> bytes | memoryview:
+        """Return the values' own memory."""
+        # Flat: a memoryview with a dimension of 0 cannot be cast.
+        return values.flatten().numpy().data.cast("B")
+
+    def view(self, data: memoryview, rows: int, width: int) -> "Tensor":
+        """Look at the values where they are."""
+        import torch
+
+        if not rows * width:
+            return self.decode(data, rows, width)
+        return torch.frombuffer(data, dtype=torch.float32).view(rows, width)
+
 
 @register
 class Float16(_PlainValues):

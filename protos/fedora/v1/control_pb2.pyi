@@ -53,7 +53,7 @@ class FromParty(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., report: _Optional[_Union[_phase_pb2.Report, _Mapping]] = ..., progress: _Optional[_Union[_phase_pb2.Progress, _Mapping]] = ..., saved: _Optional[_Union[Saved, _Mapping]] = ..., readings: _Optional[_Union[Readings, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., idle: _Optional[_Union[Idle, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., dropped: _Optional[_Union[Dropped, _Mapping]] = ..., restarted: _Optional[_Union[Restarted, _Mapping]] = ..., rolled_back: _Optional[_Union[RolledBack, _Mapping]] = ..., assessment: _Optional[_Union[Assessment, _Mapping]] = ..., statement: _Optional[_Union[Statement, _Mapping]] = ..., halted: _Optional[_Union[Halted, _Mapping]] = ..., resumed: _Optional[_Union[Resumed, _Mapping]] = ..., committed: _Optional[_Union[Committed, _Mapping]] = ..., attempt: _Optional[int] = ..., commit_seconds: _Optional[float] = ...) -> None: ...
 
 class FromCoordinator(_message.Message):
-    __slots__ = ("welcome", "setup", "phase", "save", "collect", "dismiss", "failure", "request", "drop", "restart", "rollback", "assess", "attest", "halt", "resume", "commit_only", "number", "attempt", "commit", "confirmed")
+    __slots__ = ("welcome", "setup", "phase", "save", "collect", "dismiss", "failure", "request", "drop", "restart", "rollback", "assess", "attest", "halt", "resume", "commit_only", "number", "attempt", "commit", "confirmed", "ahead")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     SETUP_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -74,6 +74,7 @@ class FromCoordinator(_message.Message):
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     CONFIRMED_FIELD_NUMBER: _ClassVar[int]
+    AHEAD_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     setup: Setup
     phase: _phase_pb2.Phase
@@ -94,7 +95,8 @@ class FromCoordinator(_message.Message):
     attempt: int
     commit: bool
     confirmed: int
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., setup: _Optional[_Union[Setup, _Mapping]] = ..., phase: _Optional[_Union[_phase_pb2.Phase, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., collect: _Optional[_Union[Collect, _Mapping]] = ..., dismiss: _Optional[_Union[Dismiss, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., request: _Optional[_Union[Request, _Mapping]] = ..., drop: _Optional[_Union[Drop, _Mapping]] = ..., restart: _Optional[_Union[Restart, _Mapping]] = ..., rollback: _Optional[_Union[Rollback, _Mapping]] = ..., assess: _Optional[_Union[Assess, _Mapping]] = ..., attest: _Optional[_Union[Attest, _Mapping]] = ..., halt: _Optional[_Union[Halt, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., commit_only: _Optional[_Union[Commit, _Mapping]] = ..., number: _Optional[int] = ..., attempt: _Optional[int] = ..., commit: _Optional[bool] = ..., confirmed: _Optional[int] = ...) -> None: ...
+    ahead: bool
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., setup: _Optional[_Union[Setup, _Mapping]] = ..., phase: _Optional[_Union[_phase_pb2.Phase, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., collect: _Optional[_Union[Collect, _Mapping]] = ..., dismiss: _Optional[_Union[Dismiss, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., request: _Optional[_Union[Request, _Mapping]] = ..., drop: _Optional[_Union[Drop, _Mapping]] = ..., restart: _Optional[_Union[Restart, _Mapping]] = ..., rollback: _Optional[_Union[Rollback, _Mapping]] = ..., assess: _Optional[_Union[Assess, _Mapping]] = ..., attest: _Optional[_Union[Attest, _Mapping]] = ..., halt: _Optional[_Union[Halt, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., commit_only: _Optional[_Union[Commit, _Mapping]] = ..., number: _Optional[int] = ..., attempt: _Optional[int] = ..., commit: _Optional[bool] = ..., confirmed: _Optional[int] = ..., ahead: _Optional[bool] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol", "party", "version", "jobs")

@@ -176,12 +176,14 @@ class Working(_message.Message):
     def __init__(self) -> None: ...
 
 class Forget(_message.Message):
-    __slots__ = ("rows", "secret")
+    __slots__ = ("rows", "secret", "named")
     ROWS_FIELD_NUMBER: _ClassVar[int]
     SECRET_FIELD_NUMBER: _ClassVar[int]
+    NAMED_FIELD_NUMBER: _ClassVar[int]
     rows: _containers.RepeatedScalarFieldContainer[int]
     secret: bytes
-    def __init__(self, rows: _Optional[_Iterable[int]] = ..., secret: _Optional[bytes] = ...) -> None: ...
+    named: bytes
+    def __init__(self, rows: _Optional[_Iterable[int]] = ..., secret: _Optional[bytes] = ..., named: _Optional[bytes] = ...) -> None: ...
 
 class Dual(_message.Message):
     __slots__ = ("norm", "largest", "positive_share", "values", "omega")

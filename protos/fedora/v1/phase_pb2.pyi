@@ -122,7 +122,7 @@ class Adam(_message.Message):
     def __init__(self, lr: _Optional[float] = ..., beta1: _Optional[float] = ..., beta2: _Optional[float] = ..., epsilon: _Optional[float] = ..., weight_decay: _Optional[float] = ...) -> None: ...
 
 class DualAscent(_message.Message):
-    __slots__ = ("form", "sigma", "gamma", "normalised", "audit", "omega_max", "taking_away", "level")
+    __slots__ = ("form", "sigma", "gamma", "audit", "level")
     class Form(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PARAMETERWISE: _ClassVar[DualAscent.Form]
@@ -132,45 +132,33 @@ class DualAscent(_message.Message):
     FORM_FIELD_NUMBER: _ClassVar[int]
     SIGMA_FIELD_NUMBER: _ClassVar[int]
     GAMMA_FIELD_NUMBER: _ClassVar[int]
-    NORMALISED_FIELD_NUMBER: _ClassVar[int]
     AUDIT_FIELD_NUMBER: _ClassVar[int]
-    OMEGA_MAX_FIELD_NUMBER: _ClassVar[int]
-    TAKING_AWAY_FIELD_NUMBER: _ClassVar[int]
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     form: DualAscent.Form
     sigma: float
     gamma: float
-    normalised: bool
     audit: bool
-    omega_max: float
-    taking_away: bool
     level: float
-    def __init__(self, form: _Optional[_Union[DualAscent.Form, str]] = ..., sigma: _Optional[float] = ..., gamma: _Optional[float] = ..., normalised: _Optional[bool] = ..., audit: _Optional[bool] = ..., omega_max: _Optional[float] = ..., taking_away: _Optional[bool] = ..., level: _Optional[float] = ...) -> None: ...
+    def __init__(self, form: _Optional[_Union[DualAscent.Form, str]] = ..., sigma: _Optional[float] = ..., gamma: _Optional[float] = ..., audit: _Optional[bool] = ..., level: _Optional[float] = ...) -> None: ...
 
 class PrimalDescent(_message.Message):
-    __slots__ = ("sgd", "adam", "rho", "push", "fade")
+    __slots__ = ("tau", "rho", "push")
     class Push(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         AS_IT_IS: _ClassVar[PrimalDescent.Push]
-        BALANCED: _ClassVar[PrimalDescent.Push]
         NONE: _ClassVar[PrimalDescent.Push]
     AS_IT_IS: PrimalDescent.Push
-    BALANCED: PrimalDescent.Push
     NONE: PrimalDescent.Push
-    SGD_FIELD_NUMBER: _ClassVar[int]
-    ADAM_FIELD_NUMBER: _ClassVar[int]
+    TAU_FIELD_NUMBER: _ClassVar[int]
     RHO_FIELD_NUMBER: _ClassVar[int]
     PUSH_FIELD_NUMBER: _ClassVar[int]
-    FADE_FIELD_NUMBER: _ClassVar[int]
-    sgd: Sgd
-    adam: Adam
+    tau: float
     rho: float
     push: PrimalDescent.Push
-    fade: float
-    def __init__(self, sgd: _Optional[_Union[Sgd, _Mapping]] = ..., adam: _Optional[_Union[Adam, _Mapping]] = ..., rho: _Optional[float] = ..., push: _Optional[_Union[PrimalDescent.Push, str]] = ..., fade: _Optional[float] = ...) -> None: ...
+    def __init__(self, tau: _Optional[float] = ..., rho: _Optional[float] = ..., push: _Optional[_Union[PrimalDescent.Push, str]] = ...) -> None: ...
 
 class JointRounds(_message.Message):
-    __slots__ = ("form", "sigma", "ceiling", "omega_max", "gamma", "step", "falling", "rho", "fade", "audit", "projected")
+    __slots__ = ("form", "sigma", "ceiling", "omega_max", "gamma", "step", "falling", "rho", "audit", "projected")
     FORM_FIELD_NUMBER: _ClassVar[int]
     SIGMA_FIELD_NUMBER: _ClassVar[int]
     CEILING_FIELD_NUMBER: _ClassVar[int]
@@ -179,7 +167,6 @@ class JointRounds(_message.Message):
     STEP_FIELD_NUMBER: _ClassVar[int]
     FALLING_FIELD_NUMBER: _ClassVar[int]
     RHO_FIELD_NUMBER: _ClassVar[int]
-    FADE_FIELD_NUMBER: _ClassVar[int]
     AUDIT_FIELD_NUMBER: _ClassVar[int]
     PROJECTED_FIELD_NUMBER: _ClassVar[int]
     form: DualAscent.Form
@@ -190,10 +177,9 @@ class JointRounds(_message.Message):
     step: float
     falling: bool
     rho: float
-    fade: float
     audit: bool
     projected: bool
-    def __init__(self, form: _Optional[_Union[DualAscent.Form, str]] = ..., sigma: _Optional[float] = ..., ceiling: _Optional[float] = ..., omega_max: _Optional[float] = ..., gamma: _Optional[float] = ..., step: _Optional[float] = ..., falling: _Optional[bool] = ..., rho: _Optional[float] = ..., fade: _Optional[float] = ..., audit: _Optional[bool] = ..., projected: _Optional[bool] = ...) -> None: ...
+    def __init__(self, form: _Optional[_Union[DualAscent.Form, str]] = ..., sigma: _Optional[float] = ..., ceiling: _Optional[float] = ..., omega_max: _Optional[float] = ..., gamma: _Optional[float] = ..., step: _Optional[float] = ..., falling: _Optional[bool] = ..., rho: _Optional[float] = ..., audit: _Optional[bool] = ..., projected: _Optional[bool] = ...) -> None: ...
 
 class Retreat(_message.Message):
     __slots__ = ("share",)
@@ -298,12 +284,14 @@ class Joint(_message.Message):
     def __init__(self, rounds: _Optional[int] = ..., forget: _Optional[int] = ..., remaining: _Optional[int] = ..., held_out: _Optional[int] = ..., held_out_set: _Optional[_Union[Samples.Set, str]] = ...) -> None: ...
 
 class Schedule(_message.Message):
-    __slots__ = ("overlap", "local_steps")
+    __slots__ = ("overlap", "local_steps", "goes_on")
     OVERLAP_FIELD_NUMBER: _ClassVar[int]
     LOCAL_STEPS_FIELD_NUMBER: _ClassVar[int]
+    GOES_ON_FIELD_NUMBER: _ClassVar[int]
     overlap: int
     local_steps: int
-    def __init__(self, overlap: _Optional[int] = ..., local_steps: _Optional[int] = ...) -> None: ...
+    goes_on: bool
+    def __init__(self, overlap: _Optional[int] = ..., local_steps: _Optional[int] = ..., goes_on: _Optional[bool] = ...) -> None: ...
 
 class Phase(_message.Message):
     __slots__ = ("number", "name", "round", "over", "plan", "loss", "update", "train_mode", "augmentation", "checkpoint", "offline", "forward_only", "joint", "first_step", "steps", "schedule")

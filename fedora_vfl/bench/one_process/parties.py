@@ -1,31 +1,26 @@
 """All parties of a job in one process: their own code without sockets, equal to the bit, and open to be watched."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from coordinator.job import Job
-from coordinator.methods import Method, PhaseOutcome, R, Rollback
+from coordinator.methods import Method, PhaseOutcome, R, Rollback, phases_in
 from fedora_vfl.bench.attacks.defences import Defence
 from fedora_vfl.datasets.settings import ACTIVE
-from fedora_vfl.errors import SettingsError
 from fedora_vfl.sampling.seeds import derive
-from fedora_vfl.settings.model import Model
-from fedora_vfl.wire.choice import Encodings
 from party import batches, losses
+from party.batches import PARTS, parts_of
 from party.codec import Codec
-from party.data.reading import read
 from party.data.records import Records
-from party.data.split import assign
+from party.joint_round import compare, descend, embed_parts, judge
 from party.privacy import Noise
-from party.settings import load_party
-from party.state import PartyState, assemble
-from party.updates import Rule, rule_for
+from party.state import PartyState
+from party.updates import JointRounds, Rule, rule_for
 from party.updates.primal_dual import DualAscent, unlearning_loss
+from party.updates.rule import gradients_of
 from protos.fedora.v1.exchange_pb2 import Order
 from protos.fedora.v1.meter_pb2 import Kind
 from protos.fedora.v1.phase_pb2 import Phase, Report
@@ -63,8 +58,13 @@ class Line:
         return self.passive.decode(Kind.GRADIENT, phase, memoryview(data), rows, tensor.shape[1], _accept)
 
 
-def _accept(_: Tensor) -> None:
-    """Find nothing wrong with a tensor of one's own."""
+def _accept(_: object) -> None:
+    """Find nothing wrong with what is one's own."""
+
+
+def _gradient(embedding: Tensor) -> Tensor:
+    assert embedding.grad is not None
+    return embedding.grad
 
 
 @dataclass
@@ -106,7 +106,8 @@ class OneProcess:
                     for state in self.states.values():
                         state.rollback(step.checkpoints)
                 else:
-                    outcome = self.run(step)
+                    outcomes = [self.run(phase) for phase in phases_in(step)]
+                    outcome = replace(outcomes[-1], earlier=tuple(outcomes[:-1]))
                 step = method.send(outcome)
         except StopIteration as stop:
             value: R = stop.value
@@ -119,13 +120,27 @@ class OneProcess:
             state.sets = state.sets.forgetting(rows).dropping()
             state.begin()
 
+    def load(self, networks: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Go on from parameters that were kept, by party; they are θ_init then."""
+        for name, state in self.states.items():
+            state.networks.load_state_dict(networks[name])
+            state.begin()
+
+    def restart(self, seed: int) -> None:
+        """Go on from fresh parameters."""
+        for place, state in enumerate(self.states.values()):
+            state.restart(None, place=place, seed=seed)
+
     def run(self, phase: Phase) -> PhaseOutcome:
-        """Run one phase at all parties; one of joint rounds is refused, as these are not repeated here."""
-        if phase.HasField("joint"):
-            raise SettingsError("joint rounds run on a cluster only: choose `steps: paper` for one process")
+        """Run one phase at all parties."""
         self._phases += 1
         phase.number = self._phases
-        drawn = batches.draw(self.active.sets, phase.over, phase.plan)
+        joint, sets = phase.HasField("joint"), self.active.sets
+        drawn = (
+            batches.draw_joint(sets, phase.joint, phase.plan.seed)
+            if joint
+            else batches.draw(sets, phase.over, phase.plan)
+        )
         if phase.checkpoint:
             for state in self.states.values():
                 state.checkpoint()
@@ -135,20 +150,37 @@ class OneProcess:
         before = {name: state.snapshot() for name, state in self.states.items()}
         for state in self.states.values():
             state.networks.train(phase.train_mode)
+        for rule in rules.values():
+            if isinstance(rule, JointRounds):
+                rule.begin(len(drawn))
         report = Report(phase=phase.number, rows=sum(len(rows) for rows in drawn), steps=len(drawn))
+        kept: list[Tensor] = []
         with torch.set_grad_enabled(rules[ACTIVE].needs_gradients):
             for step, rows in enumerate(drawn):
-                self._step(phase, step, rows, rules, report)
+                if joint:
+                    self._round(phase, step, rows, rules, report)
+                else:
+                    kept.append(self._step(phase, step, rows, rules, report))
         self._settle(phase, rules, report)
+        if phase.update.observe.record and drawn:
+            self.active.recorded[phase.over.set] = torch.cat(drawn), torch.cat(kept)
         figures = {name: rule.finish() for name, rule in rules.items()}
+        figures[ACTIVE] |= report.figures
         change = sum(state.change_squared(before[name]) for name, state in self.states.items())
         self.reports.append(report)
-        rows_seen = max(report.rows, 1)
-        loss = report.loss_sum / rows_seen if report.rows else math.nan
-        return PhaseOutcome(report.rows, loss, report.correct / rows_seen, math.sqrt(change), 0.0, figures)
+        judged = 0 if joint else report.rows
+        return PhaseOutcome(
+            report.rows,
+            loss=report.loss_sum / judged if judged else math.nan,
+            accuracy=report.correct / max(1, judged),
+            change=math.sqrt(change),
+            seconds=0.0,
+            figures=figures,
+            within_bounds=report.within_bounds if report.HasField("within_bounds") else None,
+        )
 
-    def _step(self, phase: Phase, step: int, rows: Tensor, rules: dict[str, Rule], report: Report) -> None:
-        """Do for one batch what party/passive.py and party/active.py do."""
+    def _step(self, phase: Phase, step: int, rows: Tensor, rules: dict[str, Rule], report: Report) -> Tensor:
+        """Do for one batch what party/passive.py and party/active.py do; return its logits."""
         sent = {
             name: self.noises[name].apply(self.states[name].embed(rows, phase, step), rows, phase.number, step)
             for name in self.passive
@@ -166,7 +198,7 @@ class OneProcess:
         gradients: dict[str, Tensor] = {}
         if rules[ACTIVE].needs_gradients:
             torch.autograd.backward(losses.reduce(phase.loss, each, report.rows))
-            gradients = {name: self._answer(name, one, phase, step, rows) for name, one in arrived.items()}
+            gradients = {name: self._answer(name, _gradient(one), phase, step, rows) for name, one in arrived.items()}
             rules[ACTIVE].step()
             for name in self.passive:
                 self._absorb(name, rows, sent[name], gradients[name])
@@ -174,11 +206,37 @@ class OneProcess:
         if self.watch:
             seen = {name: one.detach() for name, one in arrived.items()}
             self.watch(Step(phase, rows, seen, gradients, logits.detach()))
+        return logits.detach()
 
-    def _answer(self, party: str, embedding: Tensor, phase: Phase, step: int, rows: Tensor) -> Tensor:
-        """Return the gradient that a passive party gets."""
-        assert embedding.grad is not None
-        gradient = torch.zeros_like(embedding.grad) if self.defence.withheld else embedding.grad
+    def _round(self, phase: Phase, step: int, rows: Tensor, rules: dict[str, Rule], report: Report) -> None:
+        """Do for one joint round, or a comparison, what `run_rounds` of both roles does; a watch does not see it."""
+        sent = {name: self._send_parts(name, rows, phase, step) for name in self.passive}
+        arrived = [self.lines[name].embedding(phase, step, torch.cat(one), rows) for name, one in sent.items()]
+        own = embed_parts(self.active, rows, phase, step) if self.active.inputs else None
+        active = rules[ACTIVE]
+        if not isinstance(active, JointRounds):
+            compare(self.active, phase, rows, arrived, own, report)
+            return
+        told = report.rounds.add()
+        found = judge(self.active, phase, active, rows, arrived, own, told, _accept)
+        answered = rows[: phase.joint.forget + phase.joint.remaining]
+        for name, answer in zip(self.passive, found.answers, strict=True):
+            rule, gradient = rules[name], self._answer(name, answer, phase, step, answered)
+            assert isinstance(rule, JointRounds)
+            parts = zip(sent[name], parts_of(gradient, phase.joint), strict=True)
+            g, gradients, _ = (gradients_of(rule.parameters, one, part) for one, part in parts)
+            descend(self.states[name], rule, g, gradients, found.omega)
+        descend(self.active, active, found.g, found.gradients, found.omega)
+
+    def _send_parts(self, party: str, rows: Tensor, phase: Phase, step: int) -> list[Tensor]:
+        """Return what a passive party sends of a round's rows, part by part."""
+        found = zip(embed_parts(self.states[party], rows, phase, step), parts_of(rows, phase.joint), PARTS, strict=True)
+        return [self.noises[party].apply(one, part, phase.number, step, name) for one, part, name in found]
+
+    def _answer(self, party: str, gradient: Tensor, phase: Phase, step: int, rows: Tensor) -> Tensor:
+        """Return a gradient as a passive party gets it."""
+        if self.defence.withheld:
+            gradient = torch.zeros_like(gradient)
         if self.defence.label_shield:
             seed = derive(phase.plan.seed, "shield", party, step)
             gradient = self.defence.shielded(gradient, self.labels[rows], seed)
@@ -203,43 +261,3 @@ class OneProcess:
             for rule in rules.values():
                 assert isinstance(rule, DualAscent)
                 rule.settle(omega)
-
-
-def join(folder: Path, job: Job, defence: Defence) -> OneProcess:
-    """Make the parties of a folder that `fedora_vfl.cluster.preparation.prepare` has made, rows joined by id."""
-    members = {path.stem: load_party(path) for path in sorted((folder / "parties").glob("*.yaml"))}
-    names = next(iter(members.values()))[1].parties
-    settings = {name: members[name][0] for name in names}
-    records = {name: read(settings[name].data, with_labels=name == ACTIVE) for name in names}
-    order = _order(records, settings[ACTIVE].data.test_fraction)
-    passive = [name for name in names if name != ACTIVE]
-    states = {
-        name: assemble(
-            records[name],
-            order,
-            party=name,
-            place=len(passive) if name == ACTIVE else passive.index(name),
-            seed=job.seed,
-            model=job.model or Model(),
-            own_bottom=settings[name].model,
-            passive=passive if name == ACTIVE else None,
-        )
-        for name in [*passive, ACTIVE]
-    }
-    noises = {name: Noise(defence.privacy(name == ACTIVE, seed=job.seed), party=name) for name in states}
-    lines = {}
-    for name in passive:
-        encodings = Encodings.of(job.wire.link(name))
-        ends = (states[ACTIVE].links.of(name), states[name].links.of(ACTIVE))
-        active, own = (Codec(encodings, passive=name, memory=memory) for memory in ends)
-        lines[name] = Line(own, active)
-    return OneProcess(states, records, order, lines, noises, defence)
-
-
-def _order(records: dict[str, Records], test_fraction: float) -> Order:
-    """Arrange the rows that all hold as the active party does."""
-    active = records[ACTIVE]
-    split = dict(zip(active.ids, assign(active.ids, active.split, test_fraction, origin=active.origin), strict=True))
-    common = sorted(set.intersection(*(set(one.ids) for one in records.values())))
-    sets = ("train", "validation", "test", "probe")
-    return Order(**{name: [one for one in common if split[one] == name] for name in sets})

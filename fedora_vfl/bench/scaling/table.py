@@ -1,0 +1,116 @@
+"""Cells as a table: the unlearned model beside Retrain's mean and deviation, with what misses a bar in bold."""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedora_vfl.bench.one_process.course import CONFIDENCE
+from fedora_vfl.bench.scaling.measuring import Cell
+
+HEADER = (
+    "set",
+    "request",
+    "part",
+    "training",
+    "runs",
+    "test",
+    "backdoor",
+    "forgotten rows",
+    "forgotten less unseen",
+    "honest AUC",
+    "forgotten classes",
+    "confidence in forgotten rows",
+    "bytes",
+)
+SHARES = {"tenth": 0.05, "1": 0.01, "wrong": 0.01, "50": 0.01}  # of Retrain's bytes, at most; 8 % of others
+
+
+@dataclass(frozen=True)
+class Bar:
+    """How far from Retrain a figure may be."""
+
+    figure: str
+    points: float
+    below: bool = True  # whether too low a figure misses it
+    above: bool = True
+
+
+BARS = (
+    Bar("test_accuracy", 1, above=False),
+    Bar("backdoor_asr", 3, below=False),
+    Bar("forget_accuracy", 3),
+    Bar("forget_minus_unseen_accuracy", 3, below=False),
+    Bar("mia_auc", 3),
+    Bar("forgotten_classes_accuracy", 2, below=False),
+)
+MODELS = ("original", "unlearned")
+POISONED = Bar("forget_accuracy", 8, above=False)  # of their true class
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A figure of some runs beside their Retrains, in points."""
+
+    original: float
+    unlearned: float
+    retrain: float
+    deviation: float
+    misses: int  # of the runs, how many are beyond the bar and beyond one deviation of their own Retrains
+
+    def __str__(self) -> str:
+        """Write original → unlearned (Retrain ± deviation)."""
+        found = f"{self.unlearned:.1f}"
+        missed = f" **{self.misses} missed**" if self.misses else ""
+        return f"{self.original:.1f} → {found} ({self.retrain:.1f} ± {self.deviation:.1f}){missed}"
+
+
+def gap(cells: Sequence[Cell], bar: Bar) -> Gap | None:
+    """Hold a figure against Retrain's; None where the runs do not have it."""
+    if any(bar.figure not in cell.unlearned for cell in cells):
+        return None
+    means, deviations, misses = [], [], 0
+    for cell in cells:
+        anew = [100 * one[bar.figure] for one in cell.retrains]
+        means.append(statistics.mean(anew))
+        deviations.append(statistics.stdev(anew) if len(anew) > 1 else 0.0)
+        away, most = 100 * cell.unlearned[bar.figure] - means[-1], max(bar.points, deviations[-1])
+        misses += (bar.above and away > most) or (bar.below and away < -most)
+    return Gap(
+        original=100 * statistics.mean(cell.original[bar.figure] for cell in cells),
+        unlearned=100 * statistics.mean(cell.unlearned[bar.figure] for cell in cells),
+        retrain=statistics.mean(means),
+        deviation=statistics.mean(deviations),
+        misses=misses,
+    )
+
+
+def lines(cells: Sequence[Cell]) -> Iterator[list[str]]:
+    """Yield a line per set, request, part and training: means over seeds."""
+    groups: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in cells:
+        group = cell.group
+        groups.setdefault((group.data_set, group.request, cell.part, group.training), []).append(cell)
+    for (name, request, part, training), found in groups.items():
+        bars = [POISONED if request == "backdoor" and one.figure == POISONED.figure else one for one in BARS]
+        gaps = [gap(found, bar) for bar in bars]
+        if request in ("1", "wrong"):
+            gaps = [gaps[0], *([None] * (len(gaps) - 1))]  # rates of one row say nothing
+        share = statistics.mean(cell.bytes_share for cell in found)
+        over = " **too many**" if share > SHARES.get(request, 0.08) * 1.005 else ""
+        shown = ["" if one is None else str(one) for one in gaps]
+        sure = confidence(found)
+        yield [Path(name).stem, request, part, training, str(len(found)), *shown, sure, f"{100 * share:.1f} %{over}"]
+
+
+def confidence(cells: Sequence[Cell]) -> str:
+    """Write how sure models are of the forgotten rows' labels, beside the range of the Retrains."""
+    anew = [100 * one[CONFIDENCE] for cell in cells for one in cell.retrains]
+    before, after = (100 * statistics.mean(getattr(cell, of)[CONFIDENCE] for cell in cells) for of in MODELS)
+    return f"{before:.0f} → {after:.0f} ({min(anew):.0f} to {max(anew):.0f})"
+
+
+def markdown(cells: Sequence[Cell]) -> str:
+    """Write the table."""
+    rows = [list(HEADER), ["---"] * len(HEADER), *lines(cells)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)

@@ -1,0 +1,140 @@
+"""What a party computes in one joint round, or in a comparison; messages are its role's to send."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedora_vfl.errors import PartyError
+from fedora_vfl.wire.protocol import COORDINATOR
+from party import losses
+from party.batches import PARTS, parts_of
+from party.state import PartyState
+from party.unseen import stand
+from party.updates import JointRounds
+from party.updates.rule import gradients_of
+from protos.fedora.v1.phase_pb2 import CrossEntropy, Loss, Phase, Report, RoundReport, Samples
+
+FORGET, REMAINING, HELD_OUT = range(len(PARTS))  # the places of D_u, D_r and held-out rows among the parts of a round
+CROSS_ENTROPY = Loss(cross_entropy=CrossEntropy())
+
+
+def embed_parts(state: PartyState, rows: Tensor, phase: Phase, step: int) -> list[Tensor]:
+    """Return h_i of the rows of a round: of D_u, of D_r in train mode, and of held-out ones without a gradient."""
+    # D_r comes first: in train mode it moves running statistics, which a gradient in eval mode still needs as they
+    # were when it went forward.
+    parts = parts_of(rows, phase.joint)
+    found = [torch.zeros(0, state.model.embedding)] * len(parts)
+    for place in (REMAINING, FORGET, HELD_OUT):
+        if len(parts[place]):
+            state.networks.train(place == REMAINING)
+            with torch.set_grad_enabled(torch.is_grad_enabled() and place != HELD_OUT):
+                found[place] = state.embed(parts[place], phase, step)
+    state.networks.eval()
+    return found
+
+
+def descend(
+    state: PartyState, rule: JointRounds, g: Sequence[Tensor], gradients: Sequence[Tensor], omega: float
+) -> float:
+    """Take one round's step; return ‖θ_after − θ_before‖²."""
+    before = state.snapshot()
+    rule.descend(g, gradients, omega)
+    return state.change_squared(before)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the active party finds in a round."""
+
+    omega: float
+    answers: list[Tensor]  # by passive party: ∂L_u/∂h_i of the rows of D_u, then ∂L_r/∂h_i of those of D_r
+    g: list[Tensor]  # ∂L_u/∂θ of its own parameters; empty without rows of D_u
+    gradients: list[Tensor]  # ∂L_r/∂θ of the same
+
+
+def judge(
+    state: PartyState,
+    phase: Phase,
+    rule: JointRounds,
+    rows: Tensor,
+    embeddings: Sequence[Tensor],
+    own: Sequence[Tensor] | None,
+    told: RoundReport,
+    finite: Callable[[float], object],
+) -> Judged:
+    """Take L_u and L_r at the same parameters, let Ω ascend, and differentiate both.
+
+    Args:
+        state: The active party's.
+        phase: That the round belongs to.
+        rule: The active party's.
+        rows: Of the round.
+        embeddings: By passive party, of the same rows.
+        own: The active party's own embeddings of each part, if it has features.
+        told: Where losses and Ω are entered.
+        finite: Is handed every loss, to refuse one that nothing can be learned from.
+    """
+    assert state.labels is not None
+    leaves = [
+        [one.detach().requires_grad_() for one in parts_of(party, phase.joint)[:HELD_OUT]] for party in embeddings
+    ]
+    labels = [state.labels[one].to(state.device) for one in parts_of(rows, phase.joint)]
+    # Of the parties' embeddings, then of own parameters.
+    found = [[torch.zeros_like(party[place]) for party in leaves] for place in (FORGET, REMAINING)]
+    omega = 0.0
+    for place, loss in ((REMAINING, CROSS_ENTROPY), (FORGET, phase.loss)):
+        if not len(labels[place]):
+            continue
+        state.networks.train(place == REMAINING)
+        logits = top(state, place, leaves, own)
+        each = losses.per_sample(loss, logits, labels[place])
+        finite(float(each.detach().sum()))
+        if place == REMAINING:
+            told.loss_sum = float(each.detach().sum())
+            told.correct = int((logits.detach().argmax(dim=1) == labels[place]).sum())
+        else:
+            below = each.detach() < rule.ceiling
+            told.unlearning_loss = float(each.detach().clamp(max=rule.ceiling).mean())
+            omega = told.omega = rule.ascend(told.unlearning_loss)
+            if loss.WhichOneof("form") == "cross_entropy":
+                each = -losses.log_odds(logits, labels[place])  # so that a row counts however sure the model is of it
+            each = each * below
+        found[place] = gradients_of([*(party[place] for party in leaves), *rule.parameters], each.mean())
+    answers = [torch.cat([of_part[place] for of_part in found]).cpu() for place in range(len(leaves))]
+    of_u, of_r = (of_part[len(leaves) :] for of_part in found)
+    return Judged(omega, answers, of_u, of_r)
+
+
+def compare(
+    state: PartyState,
+    phase: Phase,
+    rows: Tensor,
+    embeddings: Sequence[Tensor],
+    own: Sequence[Tensor] | None,
+    report: Report,
+) -> None:
+    """Hold D_u against held-out rows, at the active party, and keep what later rounds go by."""
+    rule, kept = phase.update.compare, state.memory.of("compare")
+    assert state.labels is not None
+    parts = [parts_of(one.detach(), phase.joint) for one in embeddings]
+    logits = [top(state, place, parts, own).cpu() for place in (FORGET, HELD_OUT)]
+    forget, _, held_out = (state.labels[one] for one in parts_of(rows, phase.joint))
+    gone = forget[~torch.isin(forget, state.labels[state.sets.rows[Samples.REMAINING]])]
+    found = stand(logits[0], forget, logits[1], held_out, gone, rule)
+    first: Tensor = kept.setdefault("right", found.right)
+    if len(first) != len(found.right):
+        raise PartyError(COORDINATOR, "asked for comparisons with different held-out rows")
+    kept.setdefault("mean_loss", found.mean_loss)
+    report.figures.update(found.figures(first, rule))
+    report.within_bounds = found.holds
+
+
+def top(state: PartyState, place: int, parts: Sequence[Sequence[Tensor]], own: Sequence[Tensor] | None) -> Tensor:
+    """Return the logits of one part of a round's rows."""
+    blocks = [party[place].to(state.device) for party in parts] + ([own[place]] if own else [])
+    if not len(blocks[0]):
+        return torch.zeros(0, state.classes)
+    logits: Tensor = state.networks["top"](torch.cat(blocks, dim=1))
+    return logits

@@ -1,0 +1,100 @@
+"""What the measurement of forgetting promises: gaps to Retrains, bars, and a run that goes on where it was."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.job import Forget, Job
+from fedora_vfl.bench.one_process.course import CONFIDENCE, Course
+from fedora_vfl.bench.scaling import __main__ as command
+from fedora_vfl.bench.scaling.cells import TRAININGS, Group
+from fedora_vfl.bench.scaling.measuring import Cell, read_cells
+from fedora_vfl.bench.scaling.table import BARS, gap, lines
+from fedora_vfl.bench.sequence import Sequence, slope
+from fedora_vfl.cluster.preparation import prepare
+from fedora_vfl.settings.files import check
+from protos.fedora.v1.phase_pb2 import Samples
+
+DIGITS = Group("digits", "50", "as it is", 0)
+
+
+def cell(test: float, retrains: list[float], *, share: float = 0.01, group: Group = DIGITS) -> Cell:
+    anew = [{"test_accuracy": one, "bytes": 1000.0, CONFIDENCE: 0.5} for one in retrains]
+    found = {"test_accuracy": test, "bytes": 1000 * share, CONFIDENCE: 0.6}
+    return Cell(group, "full", {"test_accuracy": 0.95, CONFIDENCE: 0.9}, found, anew)
+
+
+def test_a_figure_misses_where_it_is_beyond_the_bar_and_beyond_one_deviation_of_the_retrains() -> None:
+    test = BARS[0]
+    for unlearned, retrains, misses in [
+        (0.90, [0.90, 0.90, 0.90], 0),
+        (0.885, [0.90, 0.90, 0.90], 1),
+        (0.885, [0.88, 0.90, 0.92], 0),  # Retrain itself scatters by two points
+        (0.97, [0.90, 0.90, 0.90], 0),  # better is no harm
+    ]:
+        found = gap([cell(unlearned, retrains)], test)
+        assert found and found.misses == misses
+    both = gap([cell(0.885, [0.90] * 3), cell(0.91, [0.90] * 3)], test)
+    assert both and both.misses == 1 and both.unlearned == pytest.approx(89.75)
+    assert gap([cell(0.9, [0.9])], BARS[1]) is None, "no backdoor, no figure"
+
+
+def test_a_line_says_where_more_bytes_were_used_than_a_request_of_its_size_may_cost() -> None:
+    (cheap,) = lines([cell(0.9, [0.9])])
+    (dear,) = lines([cell(0.9, [0.9], share=0.02)])
+    assert cheap[-1] == "1.0 %" and dear[-1] == "2.0 % **too many**"
+    assert cheap[-2] == "90 → 60 (50 to 50)"
+
+
+def test_every_way_of_training_is_a_job() -> None:
+    for training in TRAININGS:
+        for name in ("digits", "income"):
+            group = Group(name, "backdoor", training, 3)
+            assert not group.sensible or group.job(limit=300, epochs=None).forget
+    assert Group("mislabelled", "tenth", "as it is", 0).job(limit=None, epochs=1).forget
+
+
+def test_cells_are_kept_as_they_are_done_and_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted: dict[str, Any] = {
+        "sets": ["mislabelled"],
+        "request": ["tenth", "wrong"],
+        "retrains": 1,
+        "limit": 200,
+        "epochs": 1,
+        "out": tmp_path,
+    }
+    command.main(**wanted, part=["full", "no push"])
+    cells = read_cells(tmp_path / "cells.jsonl")
+    assert [(one.group.request, one.part) for one in cells] == [
+        (request, part) for request in ("tenth", "wrong") for part in ("full", "no push")
+    ]
+    assert all(one.unlearned["bytes"] > 0 and one.stopped for one in cells)
+    assert (tmp_path / "table.md").read_text().count("\n") == 6
+    monkeypatch.setattr(command, "measure", None)  # nothing is left to measure
+    command.main(**wanted, part=["full", "no push"])
+    assert read_cells(tmp_path / "cells.jsonl") == cells
+
+
+def test_requests_in_a_row_never_name_a_row_twice_and_go_on_from_the_last_model(tmp_path: Path) -> None:
+    content = {"data": {"source": "digits", "limit": 200}, "train": {"epochs": 1}, "forget": {"samples": 60}, "seed": 1}
+    prepare(check(content, Job, origin="test"), origin=tmp_path / "job.yaml", out=tmp_path / "run", threads=1)
+    course = Course(tmp_path / "run")
+    course.train()
+    named: list[int] = []
+    for number in range(3):
+        if number:
+            before = course.process.active.snapshot()
+            course.go_on(Forget(samples=60), seed=number)
+            assert course.process.active.change_squared(before) == 0
+        named += course.forget.tolist()
+        course.unlearn(course.job.unlearn)
+    assert len(set(named)) == len(named) == 180
+    remaining = course.process.active.sets.rows[Samples.REMAINING].tolist()
+    assert len(remaining) == 20 and not set(remaining) & set(named)
+
+
+def test_growth_is_the_slope_of_the_distance_to_retrain_after_the_first_request() -> None:
+    sequence: Sequence = [({"test_accuracy": 0.9 + 0.02 * one}, [{"test_accuracy": 0.9}]) for one in range(5)]
+    growth, error = slope([sequence], "test_accuracy")
+    assert growth == pytest.approx(2.0) and error == pytest.approx(0.0, abs=1e-6)
