@@ -146,8 +146,7 @@ class Jobs:
                 return
             if now.has_ended:
                 result = await self._store.result(job.id)
-                if result:  # whoever stops the cluster now finds nothing half erased
-                    await self._queue.let_go(job.id)
+                await self._queue.let_go(job.id)  # whoever stops the cluster now finds nothing half erased
                 yield (Event(result=result) if result else Event(failure=now.failure)).SerializeToString()
                 return
             if bell.leaving:
