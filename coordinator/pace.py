@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from protos.fedora.v1.journal_pb2 import JournalEntry
 
 # Commits take at most one in so many seconds of the work between them.
-SHARE = 50
+SHARE = 100
 # Of a phase that is new so many steps are tried first, to see how long they take. One of few steps is run whole where
 # other phases' steps were so short that even steps that take some times as long would be over in time.
 PROBE_STEPS, FEW_STEPS, MARGIN = 8, 32, 10

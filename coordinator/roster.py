@@ -19,7 +19,7 @@ from fedora_vfl.wire.link import CALLER, Link, check_named, pack_control, read_f
 from fedora_vfl.wire.meter import Meter, Totals
 from fedora_vfl.wire.protocol import COORDINATOR, VERSION, check_protocol
 from fedora_vfl.wire.tls import Member, check_caller
-from protos.fedora.v1.control_pb2 import DESCRIPTOR, FromCoordinator, FromParty, Welcome
+from protos.fedora.v1.control_pb2 import DESCRIPTOR, FromCoordinator, FromParty, Hello, Welcome
 from protos.fedora.v1.failure_pb2 import Failure
 
 JOIN = DESCRIPTOR.services_by_name["Control"].methods_by_name["Join"]
@@ -49,6 +49,7 @@ class Roster:
     def __init__(self, federation: Federation, metrics: CoordinatorMetrics, health: Health, totals: Totals) -> None:
         self._federation, self._metrics, self._health, self._totals = federation, metrics, health, totals
         self._present: dict[str, Connection] = {}
+        self._arriving: set[str] = set()  # who is about to be let in: one of a name at a time
         self._been_here: set[str] = set()  # since this process began
         self._refused: dict[str, tuple[float, PartyError]] = {}  # when, and why
         self._changed = asyncio.Condition()
@@ -116,16 +117,9 @@ class Roster:
         link: ControlLink = Link(
             context, me=COORDINATOR, peer=name, meter=meter, pack=pack_control, unpack=unpack_control(FromParty)
         )
-        connection = self._present[name] = Connection(name, link, meter)
+        connection = Connection(name, link, meter)
         try:
-            jobs = await self.going_on(list(message.hello.jobs))
-            await link.send(FromCoordinator(welcome=Welcome(version=VERSION, jobs=jobs)))
-            log.info("%s joined, release %.20s", name, message.hello.version)
-            self._been_here.add(name)
-            self._refused.pop(name, None)
-            self._tell_joined(name, True)
-            async with self._changed:
-                self._changed.notify_all()
+            await self._let_in(connection, message.hello)
             await link.ended()
         finally:
             log.info("%s left", name)
@@ -134,6 +128,28 @@ class Roster:
                 self._tell_joined(name, False)
                 async with self._changed:
                     self._changed.notify_all()
+
+    async def _let_in(self, connection: Connection, hello: Hello) -> None:
+        """Welcome a party, and only then count it among those who are here.
+
+        A job that took it for present earlier could reach it before the welcome does, with which it opens its books.
+        """
+        name = connection.name
+        self._arriving.add(name)
+        try:
+            jobs = await self.going_on(list(hello.jobs))
+            await connection.link.send(FromCoordinator(welcome=Welcome(version=VERSION, jobs=jobs)))
+            self._present[name] = connection
+        finally:
+            self._arriving.discard(name)
+        log.info("%s joined, release %.20s", name, hello.version)
+        self._been_here.add(name)
+        self._refused.pop(name, None)
+        self._tell_joined(name, True)
+        async with self._changed:
+            self._changed.notify_all()
+        if await self.going_on(jobs) != jobs:
+            connection.link.close()  # one ended before it could be dismissed here: it has to join again to hear of it
 
     def note_refused_call(self, method: str) -> None:
         """Count an attempt to join by one whose certificate does not allow it; it has not come as far as `join`."""
@@ -156,7 +172,7 @@ class Roster:
             members = ", ".join(self._federation.parties)
             raise PartyError(name, f"is not a party of this federation: {members}")
         check_protocol(protocol, peer=name)
-        if name in self._present:
+        if name in self._present or name in self._arriving:
             raise PartyError(name, "has joined already; a second process uses its name", Failure.TAKEN)
 
     async def _refuse(self, name: str, error: FedoraError, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
@@ -165,7 +181,8 @@ class Roster:
         self._metrics.refused_join()
         failure = to_failure(error, reporter=COORDINATOR)
         await context.write(FromCoordinator(failure=failure).SerializeToString())
-        if isinstance(error, PartyError) and name in self.missing():
+        # Of one whose earlier connection is only just found to be gone, it says nothing that the name was taken.
+        if isinstance(error, PartyError) and error.kind != Failure.TAKEN and name in self.missing():
             async with self._changed:
                 self._refused[name] = (time.monotonic(), error)
                 self._changed.notify_all()

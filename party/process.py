@@ -21,7 +21,7 @@ from fedora_vfl.signing import SigningKey
 from fedora_vfl.storage import remove_unfinished
 from fedora_vfl.wire.channels import Secured, check_right_service, dial, path, reach
 from fedora_vfl.wire.link import Link, begun, pack_control, unpack_control
-from fedora_vfl.wire.meter import Meter, Totals
+from fedora_vfl.wire.meter import Meter, Packed, Totals
 from fedora_vfl.wire.protocol import COORDINATOR, PROTOCOL, VERSION
 from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Credentials, Member, check_secured
 from party.active import Active
@@ -105,6 +105,8 @@ class PartyProcess:
         self._role: Role | None = None
         self._work: asyncio.Task[None] | None = None
         self._hello = FromParty()  # as it was sent last
+        # Of this connection, what the coordinator's books on it begin with; nothing once a job has ended on it.
+        self._greeting: list[tuple[str, str, Packed]] = []
         self._welcome = False  # whether the coordinator has let this party in
         self._busy = False  # from a request until its answer goes out
         self._ahead: deque[FromCoordinator] = deque()  # phases that begin when the last request is answered
@@ -207,8 +209,9 @@ class PartyProcess:
                 self._welcome = True
                 self._tell_joined(True)
                 self._commits.erase_all_but(message.welcome.jobs)
-                if not message.welcome.jobs:
-                    self._open_books(message)
+                name = self._context.settings.name
+                hello, welcome = pack_control(self._hello), pack_control(message)
+                self._greeting = [(name, COORDINATOR, hello), (COORDINATOR, name, welcome)]
                 log.info("joined the coordinator, release %s", message.welcome.version)
             case "failure":
                 error = from_failure(message.failure)
@@ -223,6 +226,7 @@ class PartyProcess:
                     self._end(message.dismiss.job)
                     self._context.masked.forget()
                 self._context.meter.close()
+                self._greeting = []
                 await link.send(FromParty(idle=Idle()))
             case "halt":
                 await self._leave()
@@ -251,15 +255,16 @@ class PartyProcess:
         while self._ahead:
             await self._answer(link, self._ahead.popleft())
 
-    def _open_books(self, welcome: FromCoordinator) -> None:
-        """Begin with empty books but for the greeting, as the coordinator does for every connection.
+    def _open_books(self, setup: FromCoordinator) -> None:
+        """Begin a job with books that have nothing but its first request, and the greeting if no job came before it.
 
-        Earlier greetings are in them otherwise, and a job whose end this party has not been told.
+        That is what the coordinator begins with. Earlier greetings may be in them, and an earlier job, in part or
+        whole, whose end this party has not been told.
         """
-        name, meter = self._context.settings.name, self._context.meter
-        greeting = [(name, COORDINATOR, pack_control(self._hello)), (COORDINATOR, name, pack_control(welcome))]
+        meter = self._context.meter
+        first = (COORDINATOR, self._context.settings.name, pack_control(setup))
         meter.close()
-        meter.load_state_dict(Meter().state_dict(*greeting))
+        meter.load_state_dict(Meter().state_dict(*self._greeting, first))
 
     async def _answer(self, link: ControlLink, message: FromCoordinator) -> None:
         """Do one thing that was asked for and say how it went."""
@@ -305,6 +310,8 @@ class PartyProcess:
 
     async def _setup(self, link: ControlLink, message: FromCoordinator) -> FromParty:
         role = self._begin(message.setup, message.attempt)
+        if message.attempt == 1:  # later ones have gone back to the books of a commit, or to empty ones
+            self._open_books(message)
         log.info("a job begins")
 
         async def tell(progress: Progress) -> None:

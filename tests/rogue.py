@@ -23,12 +23,14 @@ from fedora_vfl.wire.meter import Meter, Packed
 from fedora_vfl.wire.tensors import TensorParcel
 from party.__main__ import main
 from party.exchange import TensorExchange
+from party.process import ControlLink, PartyProcess
 from party.request import resolve
 from party.role import Role, Tell
 from party.updates.dual_messages import DualMessages
 from party.updates.primal_dual import Dual
 from protos.fedora.v1 import exchange_pb2
-from protos.fedora.v1.exchange_pb2 import Forget, Order, Parcel
+from protos.fedora.v1.control_pb2 import FromCoordinator
+from protos.fedora.v1.exchange_pb2 import Forget, Greeting, Order, Parcel
 from protos.fedora.v1.meter_pb2 import Kind
 from protos.fedora.v1.phase_pb2 import Phase, Progress, Report
 
@@ -129,6 +131,19 @@ def miscount() -> None:
         count(self, sender, receiver, packed)
 
     Meter.count = wrong  # type: ignore[method-assign]
+
+
+def keep_an_earlier_job_in_the_books() -> None:
+    """Come to a job with a greeting in the books that an earlier one has left there."""
+    obey = PartyProcess._obey
+
+    async def wrong(self: PartyProcess, link: ControlLink, message: FromCoordinator) -> None:
+        if message.HasField("setup"):
+            earlier = tensors.pack(Parcel(greeting=Greeting(party="passive-1", job="earlier", attempt=1)))
+            self._context.meter.count("passive-1", "active", earlier)
+        await obey(self, link, message)
+
+    PartyProcess._obey = wrong  # type: ignore[method-assign]
 
 
 def speak_another_protocol() -> None:
@@ -309,6 +324,7 @@ OTHERS: dict[str, Callable[[], None]] = {
     "unreported": never_report,
     "garbage": send_garbage,
     "miscount": miscount,
+    "earlier-job": keep_an_earlier_job_in_the_books,
     "protocol": speak_another_protocol,
     "greeting": greet_in_another_protocol,
 }

@@ -316,7 +316,10 @@ def first_epoch(printed: IO[str] | None) -> None:
 
 
 @ON_ENGINE
-@pytest.mark.parametrize(("fault", "member"), [("pause", "passive-1"), ("kill", "active"), ("disconnect", "passive-2")])
+@pytest.mark.parametrize(
+    ("fault", "member"),
+    [("pause", "passive-1"), ("kill", "active"), ("kill", "coordinator"), ("disconnect", "passive-2")],
+)
 def test_a_member_that_goes_is_named_and_the_job_goes_on_when_it_is_back(
     cluster: Cluster, fault: str, member: str
 ) -> None:
@@ -336,7 +339,19 @@ def test_a_member_that_goes_is_named_and_the_job_goes_on_when_it_is_back(
     assert process.returncode == 0, said
     assert "the job goes on after request" in printed
     cluster.healthy(*MEMBERS)
-    assert cluster.submit(SHORT, f"after-{fault}")["original"]["test_accuracy"] > 0.7
+    assert cluster.submit(SHORT, f"after-{fault}-{member}")["original"]["test_accuracy"] > 0.7
+
+
+@ON_ENGINE
+def test_a_job_goes_on_after_all_members_were_killed_at_once(cluster: Cluster) -> None:
+    cluster.healthy(*MEMBERS)
+    with cluster.submitting(LONG) as process:
+        first_epoch(process.stdout)
+        cluster.engine.docker("kill", *(cluster.container(name) for name in MEMBERS))
+        cluster.compose("up", "--detach", "--no-build", *MEMBERS)
+        printed, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, said
+    assert "the job goes on after request" in printed
 
 
 @ON_ENGINE

@@ -9,6 +9,7 @@ import pytest
 from fedora_vfl import fault_points
 from fedora_vfl.bench.faults.comparing import Left, differences
 from fedora_vfl.bench.faults.plan import (
+    IDLE,
     LINES,
     MOST_OF_A_POINT,
     Fault,
@@ -18,12 +19,14 @@ from fedora_vfl.bench.faults.plan import (
     draw,
     every_point,
     scenario_of,
+    some_of,
     spread,
 )
 from fedora_vfl.bench.faults.report import LostError, check_nothing_lost, page, rows
 from fedora_vfl.bench.faults.scenarios import SCENARIOS
+from fedora_vfl.bench.faults.stage import opened
 from fedora_vfl.bench.faults.striking import COUNT, FULL, KILL, Order, Orders, Striker
-from fedora_vfl.bench.faults.trials import Series, Verdict, damage, run_series
+from fedora_vfl.bench.faults.trials import Series, Verdict, attempt, damage, run_series, undisturbed
 from tests.conftest import as_job
 
 GROUND = Ground({name: {"commit.before": 4, "party.send": 9} for name in ("coordinator", "passive-1", "active")})
@@ -45,6 +48,10 @@ def test_faults_follow_from_the_seed() -> None:
     assert all(fault.nth <= GROUND.points[fault.members[0]][fault.point] for fault in points)
     kept = {fault.kind for n in range(300) for fault in draw(1, n, "a", GROUND, hosts=False, silence=3).faults}
     assert kept == set(Kind) - set(LINES)
+    between = [fault for trial in series(1) for fault in trial.before]
+    assert {fault.kind for fault in between} == set(IDLE) and all(fault.between for fault in between)
+    assert any(fault.again is not None for fault in between)
+    assert {bool(trial.faults) for trial in series(1) if trial.before} == {True, False}, "some jobs are left in peace"
     assert {scenario_of(5, number, list(SCENARIOS)) for number in range(len(SCENARIOS))} == set(SCENARIOS)
 
 
@@ -55,6 +62,8 @@ def test_every_point_of_every_member_has_its_turn() -> None:
     assert len(places) == len(faults) == len(GROUND.members) * (4 + MOST_OF_A_POINT)
     assert {("active", "party.send", 1), ("active", "party.send", 9), ("coordinator", "commit.before", 4)} <= places
     assert all(len({fault.members for fault in trial.faults}) == len(trial.faults) for trial in trials)
+    assert some_of(trials, None, 1) == trials and len(some_of(trials, 3, 1)) == 3
+    assert some_of(trials, 3, 1) == some_of(trials, 3, 1) != some_of(trials, 3, 2)
     assert spread(100, 6) == [1, 20, 40, 60, 80, 100]
 
 
@@ -112,6 +121,25 @@ def test_a_report_counts_what_came_to_pass_and_names_what_was_lost() -> None:
     assert "LOST: model active/original.safetensors" in page(series, hosts=False)
     with pytest.raises(LostError, match="1 of 2 jobs"):
         check_nothing_lost(series)
+
+
+def test_members_that_are_killed_again_and_again_between_jobs_do_the_next_one_right(tmp_path: Path) -> None:
+    everybody = ("passive-2", "coordinator", "active", "passive-1")
+    twice = Fault(Kind.KILL, ("coordinator",), between=True, again=0.1)
+    power_cut = Fault(Kind.KILL_ALL, everybody, between=True)
+
+    async def work() -> list[Verdict]:
+        async with opened(tmp_path / "between", SCENARIOS["forgetting"], hosts=False) as stage:
+            peace = await undisturbed(stage)
+            faults = ((twice,), (power_cut,), (power_cut, twice))
+            trials = [Trial(number, "forgetting", (), before=before) for number, before in enumerate(faults)]
+            return [await attempt(stage, trial, peace) for trial in trials]
+
+    series = Series(0, asyncio.run(work()))
+    check_nothing_lost(series)
+    assert sum(one.restarts for one in series.verdicts) == 2 + 4 + 6
+    names = [f"{kind}, between jobs" for kind in (Kind.KILL, Kind.KILL_ALL)]
+    assert [line[:2] for line in rows(series)] == [(names[0], "2"), (names[1], "2"), ("all", "4")]
 
 
 def test_a_few_faults_lose_nothing() -> None:

@@ -261,6 +261,17 @@ def test_ends_that_count_differently_fail_the_job(tmp_path: Path) -> None:
     assert "the books differ on the embedding messages from passive-2 to active in train round 1" in str(error)
 
 
+def test_what_an_earlier_job_left_in_one_party_s_books_is_not_in_the_next_job_s(tmp_path: Path) -> None:
+    federation = prepare_people(tmp_path)
+
+    async def after_another() -> dict[str, Any]:
+        programs = {"active": ["tests.rogue", "earlier-job"]}
+        async with LocalCluster(tmp_path / "run", federation, programs=programs) as cluster:
+            return await run_on(cluster, tmp_path / "run", Training())
+
+    asyncio.run(after_another())  # or the books would differ
+
+
 def test_a_missing_party_is_named_after_the_join_deadline(tmp_path: Path) -> None:
     short = DEADLINES.model_copy(update={"join": 12})
     error, took = asyncio.run(failing_job(tmp_path, programs={"passive-2": []}, deadlines=short))

@@ -396,7 +396,9 @@ def faults(
     ] = False,
     points: Annotated[
         bool,
-        typer.Option("--points", help="Draw nothing: kill every member at every named point; --count of each job."),
+        typer.Option(
+            "--points", help="Kill every member at every named point; --count of each job, which the seed chooses."
+        ),
     ] = False,
 ) -> None:
     """Kill, stop, cut off and damage members of real clusters while jobs run; see that nothing is lost.

@@ -3,13 +3,16 @@
 import itertools
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from fedora_vfl.wire.protocol import COORDINATOR
 
 MOST_FAULTS = 3  # in one trial
 TWO_JOBS = 0.2  # the share of trials in which a second job waits behind the first
+BETWEEN_JOBS = 0.25  # the share of trials before whose job something befalls members that have nothing to do
+TWICE = 0.4  # the share of kills between jobs after which the same members are killed once more
+LONGEST_GAP_SECONDS = 4.0  # between the two: a process may be joining, or still be starting
 MOST_OF_A_POINT = 6  # of all times that a member comes by a point, where every point has its turn
 
 
@@ -32,7 +35,8 @@ class Kind(StrEnum):
 
 USER = "the user"
 LINES = (Kind.CUT, Kind.SLOW, Kind.MOVED)  # they take hosts, in network namespaces
-OF_COMMITS = (Kind.TORN, Kind.FLIPPED)
+KILLS = (Kind.KILL, Kind.KILL_SEVERAL, Kind.KILL_ALL)
+IDLE = (*KILLS, Kind.STOP, *LINES)  # what can befall members that have nothing to do
 # A named point is the sharpest of them all, and there are many.
 WEIGHTS = {Kind.KILL_AT_POINT: 4}
 
@@ -48,10 +52,19 @@ class Fault:
     nth: int = 1  # of the instants of that name
     lasts: float = 0.0  # seconds
     pause: float = 0.0  # seconds until a member that was killed is started again
+    between: bool = False  # whether it comes before the job
+    again: float | None = None  # seconds after which members that were killed and are back are killed once more
+
+    @property
+    def name(self) -> str:
+        """What it is called in a table."""
+        return f"{self.kind}, between jobs" if self.between else str(self.kind)
 
     def told(self) -> str:
         """Say it in a line."""
         where = f" at {self.point} ({self.nth})" if self.point else f" after {self.after:.0%}"
+        if self.between:
+            where = " between jobs" if self.again is None else f" between jobs, and {self.again:.1f} s later"
         lasting = f" for {self.lasts:.1f} s" if self.lasts else ""
         return f"{self.kind} of {', '.join(self.members)}{where}{lasting}"
 
@@ -64,6 +77,12 @@ class Trial:
     scenario: str
     faults: tuple[Fault, ...]
     jobs: int = 1  # submitted at once: the second waits
+    before: tuple[Fault, ...] = ()  # one after the other, before the job is submitted
+
+    @property
+    def all_faults(self) -> tuple[Fault, ...]:
+        """All that befalls members, before the job and during it."""
+        return (*self.before, *self.faults)
 
 
 @dataclass(frozen=True)
@@ -105,7 +124,18 @@ def draw(seed: int, number: int, scenario: str, ground: Ground, *, hosts: bool, 
     count = dice.choices(range(1, MOST_FAULTS + 1), [4, 2, 1])[0]
     chosen = dice.choices(kinds, weights, k=count)
     jobs = 2 if dice.random() < TWO_JOBS else 1
-    return Trial(number, scenario, tuple(_fault(dice, kind, ground, silence) for kind in chosen), jobs)
+    faults = tuple(_fault(dice, kind, ground, silence) for kind in chosen)
+    if dice.random() >= BETWEEN_JOBS:
+        return Trial(number, scenario, faults, jobs)
+    idle = dice.choices([kind for kind in IDLE if kind in kinds], k=dice.randint(1, 2))
+    before = tuple(_between(dice, _fault(dice, kind, ground, silence)) for kind in idle)
+    return Trial(number, scenario, dice.choice([(), faults]), jobs, before)
+
+
+def _between(dice: random.Random, fault: Fault) -> Fault:
+    """Return a fault as it comes to members that have nothing to do."""
+    twice = fault.kind in KILLS and dice.random() < TWICE
+    return replace(fault, between=True, again=dice.uniform(0.0, LONGEST_GAP_SECONDS) if twice else None)
 
 
 def every_point(scenario: str, ground: Ground) -> list[Trial]:
@@ -123,6 +153,13 @@ def every_point(scenario: str, ground: Ground) -> list[Trial]:
     }
     together = itertools.zip_longest(*faults.values())
     return [Trial(number, scenario, tuple(filter(None, one))) for number, one in enumerate(together)]
+
+
+def some_of(trials: Sequence[Trial], count: int | None, seed: int) -> list[Trial]:
+    """Return so many of some trials, which the seed chooses, in their order; all unless told."""
+    if count is None or count >= len(trials):
+        return list(trials)
+    return sorted(random.Random(seed).sample(trials, count), key=lambda one: one.number)
 
 
 def spread(count: int, most: int) -> list[int]:

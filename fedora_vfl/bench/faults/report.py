@@ -1,9 +1,9 @@
 """What a series of trials has shown: faults by kind, what was lost, how long jobs took to go on."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import median
 
-from fedora_vfl.bench.faults.plan import Kind
+from fedora_vfl.bench.faults.plan import Fault, Kind
 from fedora_vfl.bench.faults.trials import Series, Verdict, told_of
 from fedora_vfl.errors import FedoraError
 
@@ -17,13 +17,18 @@ HEADER = ("fault", "came to pass", "trials with a loss", "seconds to go on, medi
 
 def rows(series: Series) -> list[tuple[str, ...]]:
     """Return a line of the table for each kind of fault that came to pass, and one for all."""
-    kinds = {kind: [kind] for kind in Kind}
-    lines = [_row(kind, series.verdicts, chosen) for kind, chosen in kinds.items()]
-    return [line for line in lines if line[1] != "0"] + [_row("all", series.verdicts, list(Kind))]
+    found = {fault.name for one in series.verdicts for fault, _ in one.struck}
+    names = [name for kind in Kind for between in (False, True) if (name := _name(kind, between)) in found]
+    lines = [_row(name, series.verdicts, {name}) for name in names]
+    return [*lines, _row("all", series.verdicts, found)]
 
 
-def _row(name: str, verdicts: Sequence[Verdict], kinds: Sequence[Kind]) -> tuple[str, ...]:
-    struck = [(one, seconds) for one in verdicts for fault, seconds in one.struck if fault.kind in kinds]
+def _name(kind: Kind, between: bool) -> str:
+    return Fault(kind, (), between=between).name
+
+
+def _row(name: str, verdicts: Sequence[Verdict], names: Collection[str]) -> tuple[str, ...]:
+    struck = [(one, seconds) for one in verdicts for fault, seconds in one.struck if fault.name in names]
     waits = [seconds for _, seconds in struck if seconds is not None]
     lost = {one.trial.number for one, _ in struck if one.lost}
     return (

@@ -70,6 +70,11 @@ class Stage:
         for process in running:
             await process.wait()
 
+    async def back(self, members: Iterable[str]) -> None:
+        """Wait until members that were killed have been started again."""
+        expected = set(members)
+        await until(lambda: len(self._running(expected)) == len(expected))
+
     def _running(self, members: Iterable[str]) -> list[asyncio.subprocess.Process]:
         processes = [self._cluster.processes[name] for name in members]
         return [one for one in processes if one.returncode is None]

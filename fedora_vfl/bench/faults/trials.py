@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedora_vfl.bench.faults.comparing import Left, differences, look
-from fedora_vfl.bench.faults.plan import Fault, Ground, Kind, Trial, draw, every_point, scenario_of
+from fedora_vfl.bench.faults.plan import Fault, Ground, Kind, Trial, draw, every_point, scenario_of, some_of
 from fedora_vfl.bench.faults.scenarios import SCENARIOS
 from fedora_vfl.bench.faults.stage import DEADLINES, Stage, opened, until
 from fedora_vfl.bench.faults.striking import COUNT, FULL, KILL, Order
@@ -96,7 +96,7 @@ async def run_series(
 
     Args:
         seed: What all faults follow from.
-        count: How many trials; with `points` of each scenario, and all there are unless told.
+        count: How many trials; with `points` of each scenario, chosen by the seed, and all there are unless told.
         hosts: Whether every member has a host of its own, whose line can be cut.
         points: Whether nothing is drawn, and every member is killed at every named point.
         scenarios: The jobs, by name.
@@ -115,7 +115,7 @@ async def run_series(
                 drawn = [
                     draw(seed, number, name, peace.ground, hosts=hosts, silence=DEADLINES.silence) for number in chosen
                 ]
-                for trial in every_point(name, peace.ground)[:count] if points else drawn:
+                for trial in some_of(every_point(name, peace.ground), count, seed) if points else drawn:
                     verdict = await attempt(stage, trial, peace)
                     series.verdicts.append(verdict)
                     told(told_of(verdict))
@@ -126,7 +126,7 @@ async def run_series(
 
 def told_of(verdict: Verdict) -> str:
     """Say in a line what came of a trial."""
-    faults = "; ".join(fault.told() for fault in verdict.trial.faults)
+    faults = "; ".join(fault.told() for fault in verdict.trial.all_faults)
     outcome = f"LOST: {', '.join(verdict.lost[:5])}" if verdict.lost else "equal to the bit"
     return f"{verdict.trial.number:>4} {verdict.trial.scenario}: {faults}: {outcome}, {verdict.seconds:.1f} s"
 
@@ -158,7 +158,9 @@ async def attempt(stage: Stage, trial: Trial, peace: Peace) -> Verdict:
     stage.restarts.clear()
     stage.last_words.clear()
     runs = [Run(stage, stage.folder / f"trial-{trial.number}-{place}") for place in range(trial.jobs)]
-    struck = [Struck(fault) for fault in trial.faults]
+    before, struck = ([Struck(fault) for fault in some] for some in (trial.before, trial.faults))
+    for one in before:
+        await _strike(stage, one, ())
     faults = [asyncio.create_task(_befall(stage, one, peace.seconds * trial.jobs, runs)) for one in struck]
     try:
         courses = await asyncio.gather(*(run.to_its_end() for run in runs))
@@ -183,7 +185,12 @@ async def attempt(stage: Stage, trial: Trial, peace: Peace) -> Verdict:
     return Verdict(
         trial,
         lost=tuple(lost),
-        struck=tuple((one.fault, _until_on(courses, one.when)) for one in struck if one.when is not None),
+        struck=tuple(
+            # Before the job nothing was under way that could go on.
+            (one.fault, None if one.fault.between else _until_on(courses, one.when))
+            for one in (*before, *struck)
+            if one.when is not None
+        ),
         seconds=max(course.seconds for course in courses),
         restarts=sum(stage.restarts.values()),
     )
@@ -272,10 +279,19 @@ async def _befall(stage: Stage, struck: Struck, seconds: float, runs: Sequence[R
     for run in runs:
         await run.begun.wait()
     await asyncio.sleep(fault.after * seconds)
-    struck.when = time.time()
+    await _strike(stage, struck, runs)
+
+
+async def _strike(stage: Stage, struck: Struck, runs: Sequence[Run]) -> None:
+    """Have a fault come to pass now."""
+    fault, struck.when = struck.fault, time.time()
     match fault.kind:
         case Kind.KILL | Kind.KILL_SEVERAL | Kind.KILL_ALL:
             await _kill(stage, fault)
+            if fault.again is not None:
+                await stage.back(fault.members)
+                await asyncio.sleep(fault.again)
+                await _kill(stage, fault)
         case Kind.TORN | Kind.FLIPPED:
             await _damage(stage, fault)
         case Kind.STOP:
