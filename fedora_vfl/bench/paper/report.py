@@ -119,7 +119,7 @@ def compose(material: Material, out: Path) -> Document:
     blocks += _making(material)
     done = sum(record.done for record in material.records.values())
     wanted = len({place.cell.digest for place in material.places})
-    measured = f"{done} of {wanted} cells measured, by release {_releases(material)}"
+    measured = f"{done} of {wanted} cells measured, by release {_releases(material)}{_dates(material)}"
     subtitle = f"Preset `{material.preset}`; {measured}; page written by release {VERSION}."
     title = "Unlearning in vertical federated learning: the paper's experiments, run again"
     return Document(title, subtitle, blocks, letter="S")
@@ -360,6 +360,12 @@ def _gaps(material: Material) -> list[Block]:
 def _releases(material: Material) -> str:
     """Name the releases that have measured the cells."""
     return ", ".join(sorted({record.versions["fedora"] for record in material.records.values()})) or "–"
+
+
+def _dates(material: Material) -> str:
+    """Say on which days, where they were noted."""
+    days = sorted({day for record in material.records.values() if (day := record.versions.get("date"))})
+    return "" if not days else f" on {days[0]}" if len(days) == 1 else f" from {days[0]} to {days[-1]}"
 
 
 def _making(material: Material) -> list[Block]:
