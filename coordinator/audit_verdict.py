@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from coordinator.job import Audit
-from coordinator.verdict import ASK, AUC_MARGIN, Figures, Yardstick, apart, doubtful, in_deviations
+from coordinator.verdict import ASK, AUC_MARGIN, ENOUGH_ROWS, Figures, Yardstick, apart, doubtful, in_deviations
 from fedora_vfl.certificates.retrains import names
 
 # Figures that say how well forgotten rows are found among unseen ones, and what sentences call the attack.
@@ -32,7 +32,7 @@ WORDS = {
 }
 
 
-def audited(audit: Audit, measured: dict[str, Figures], *, poisoned: bool) -> dict[str, Any]:
+def audited(audit: Audit, measured: dict[str, Figures], *, rows: int, poisoned: bool) -> dict[str, Any]:
     """Return what result.json says of an audit."""
     retrains = names(measured)
     found = finding(measured)
@@ -41,6 +41,8 @@ def audited(audit: Audit, measured: dict[str, Figures], *, poisoned: bool) -> di
         for model, one in measured.items()
     }
     sentences = [WORDS[found], *_details(measured), *_staying(measured)]
+    if rows < ENOUGH_ROWS and found not in ("no yardstick", "not measured"):
+        sentences.insert(1, f"With {rows} forgotten {'row' if rows == 1 else 'rows'} all this says little.")
     if poisoned:
         sentences[0] = (
             "Nothing was measured: the labels of the rows to forget were changed for a backdoor, so that they differ "

@@ -8,6 +8,7 @@ from fedora_vfl.certificates.retrains import Spread, names, spreads
 
 AUC_MARGIN = 0.05  # an attack this close to its reference is no better than it
 ACCURACY_MARGIN = 0.02
+ENOUGH_ROWS = 30  # forgotten, from which on attack figures say something
 BACKDOOR_LIMIT = 0.05
 ASK = "`compare: [{method: retrain, seeds: 3}]` asks for one"
 
@@ -101,7 +102,7 @@ def _membership(
         yield f"Whether the rows are forgotten has no yardstick without a Retrain ({told}); {ASK}."
         return
     told = f"the honest attack has AUC {auc:.3f}, {yardstick.name} {fair.mean:.3f}{in_deviations(auc, fair)}{beside}"
-    if rows < 30:
+    if rows < ENOUGH_ROWS:
         yield f"With {rows} forgotten {'row' if rows == 1 else 'rows'} the attack figures say little: {told}."
     elif doubtful(auc, fair):
         yield f"Whether the rows are forgotten is unclear, more Retrains would tell: {told}; the original {before:.3f}."

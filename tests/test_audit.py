@@ -192,7 +192,7 @@ def test_a_signal_is_the_log_of_the_odds_and_never_infinite() -> None:
 def test_without_a_retrain_nothing_is_called_forgotten() -> None:
     for name in ("none", "anew", "hides"):
         assert finding(measured(world(), name, retrains=0)) == "no yardstick"
-    told = audited(Audit(), measured(world(), "anew", retrains=0), poisoned=False)
+    told = audited(Audit(), measured(world(), "anew", retrains=0), rows=ROWS, poisoned=False)
     assert told["verdict"][0] == WORDS["no yardstick"] and told["retrains"] == 0
 
 
@@ -211,12 +211,19 @@ def as_figures(**auc: float) -> dict[str, dict[str, Any]]:
 def test_retrains_that_differ_much_are_named_as_the_reason_why_nobody_can_say() -> None:
     two = as_figures(original=0.80, unlearned=0.79, retrain=0.45, retrain_2=0.55)
     assert finding(two) == "unclear", "two Retrains: Student's t is 12.7"
-    told = audited(Audit(), two, poisoned=False)
+    told = audited(Audit(), two, rows=ROWS, poisoned=False)
     assert told["verdict"][0] == WORDS["unclear"] and "found nothing" not in told["verdict"][0]
     three = as_figures(original=0.80, unlearned=0.57, retrain=0.48, retrain_2=0.50, retrain_3=0.53)
     assert finding(three) == "unclear", "what may be chance is not called forgotten"
     assert finding(as_figures(original=0.52, unlearned=0.51, retrain=0.45, retrain_2=0.55)) == "no power"
     assert finding(as_figures(original=0.80, unlearned=0.79, retrain=0.50, retrain_2=0.51)) == "remembered"
+
+
+def test_a_verdict_on_few_rows_says_that_it_says_little() -> None:
+    found = as_figures(original=0.80, unlearned=0.51, retrain=0.50)
+    told = {rows: audited(Audit(), found, rows=rows, poisoned=False)["verdict"] for rows in (12, 30)}
+    assert told[12][:2] == [WORDS["forgotten"], "With 12 forgotten rows all this says little."]
+    assert not any("says little" in sentence for sentence in told[30])
 
 
 def test_where_some_attacks_are_above_and_some_below_the_one_furthest_from_retrains_decides() -> None:
@@ -363,7 +370,7 @@ def test_a_job_is_audited_and_every_truth_called_by_its_name(audited_run: tuple[
     assert {name: signed[name] for name in figures["unlearned"]} == figures["unlearned"]
     assert result["gap"]["audit_forget_auc"] > 0.05
     page = make(out, None, None, [])
-    assert WORDS["remembered"] in page and "the yardstick" in page
+    assert f"The audit: {WORDS['remembered']}" in page and "the yardstick" in page
 
 
 def test_references_are_kept_for_later_jobs_until_a_row_they_know_is_forgotten(tmp_path: Path) -> None:
