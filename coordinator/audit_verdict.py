@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from coordinator.job import Audit
-from coordinator.verdict import ASK, AUC_MARGIN, Figures, Yardstick, in_deviations
-from fedora_vfl.certificates.retrains import Spread, names
+from coordinator.verdict import ASK, AUC_MARGIN, ENOUGH_ROWS, Figures, Yardstick, apart, doubtful, in_deviations
+from fedora_vfl.certificates.retrains import names
 
 # Figures that say how well forgotten rows are found among unseen ones, and what sentences call the attack.
 ATTACKS = {
@@ -24,13 +24,15 @@ WORDS = {
     "different": "Attacks do not find the forgotten rows, but the model's losses on them are spread otherwise than "
     "those of Retrains.",
     "no power": "The attacks found nothing before the forgetting either, so that finding nothing now says little.",
+    "unclear": "Nobody can say: what attacks found is outside what Retrains here show, but these differ so much "
+    "among each other that it may be chance; more Retrains would tell.",
     "no yardstick": "Nobody can say: no Retrain was made, and without one there is no yardstick. Chance, 0.5, is none: "
     f"rows to forget may be easier or harder than others; {ASK}.",
     "not measured": "Nothing was measured of the forgotten rows.",
 }
 
 
-def audited(audit: Audit, measured: dict[str, Figures], *, poisoned: bool) -> dict[str, Any]:
+def audited(audit: Audit, measured: dict[str, Figures], *, rows: int, poisoned: bool) -> dict[str, Any]:
     """Return what result.json says of an audit."""
     retrains = names(measured)
     found = finding(measured)
@@ -39,6 +41,8 @@ def audited(audit: Audit, measured: dict[str, Figures], *, poisoned: bool) -> di
         for model, one in measured.items()
     }
     sentences = [WORDS[found], *_details(measured), *_staying(measured)]
+    if rows < ENOUGH_ROWS and found not in ("no yardstick", "not measured"):
+        sentences.insert(1, f"With {rows} forgotten {'row' if rows == 1 else 'rows'} all this says little.")
     if poisoned:
         sentences[0] = (
             "Nothing was measured: the labels of the rows to forget were changed for a backdoor, so that they differ "
@@ -62,17 +66,16 @@ def finding(measured: dict[str, Figures]) -> str:
     attacks = [(unlearned[name], fair) for name in ATTACKS if name in known and (fair := yardstick.get(name))]
     if not attacks and LOSSES not in known:
         return "not measured"
-    if any(_apart(value, fair) and value > fair.mean for value, fair in attacks):
-        return "remembered"
-    if any(_apart(value, fair) for value, fair in attacks):
-        return "hidden"
+    if found := [value - fair.mean for value, fair in attacks if apart(value, fair)]:
+        # Near-uniform output lifts the rows that are hardest for any other model a little, and lowers all others far.
+        return "remembered" if max(found, key=abs) > 0 else "hidden"
     losses = yardstick.get(LOSSES)
-    if LOSSES in known and losses and _apart(unlearned[LOSSES], losses) and unlearned[LOSSES] > losses.most:
+    if LOSSES in known and losses and apart(unlearned[LOSSES], losses) and unlearned[LOSSES] > losses.most:
         return "hidden" if _unsure(unlearned, yardstick) else "different"
     powers = [(original[name], fair) for name in ATTACKS if original.get(name) and (fair := yardstick.get(name))]
-    if not any(_apart(value, fair) and value > fair.mean for value, fair in powers):
-        return "no power"
-    return "forgotten"
+    if any(apart(value, fair) and value > fair.mean for value, fair in powers):
+        return "unclear" if any(doubtful(value, fair) for value, fair in attacks) else "forgotten"
+    return "unclear" if any(doubtful(value, fair) for value, fair in powers) else "no power"
 
 
 def _unsure(unlearned: Figures, yardstick: Yardstick) -> bool:
@@ -82,11 +85,6 @@ def _unsure(unlearned: Figures, yardstick: Yardstick) -> bool:
     """
     entropy, fair = unlearned.get("forget_entropy"), yardstick.get("forget_entropy")
     return bool(entropy is not None and fair and entropy > fair.most and fair.beyond(entropy) is not False)
-
-
-def _apart(value: float, fair: Spread) -> bool:
-    """Tell whether a value is further from Retrains than matters and, of several, than one more would be."""
-    return abs(value - fair.mean) > AUC_MARGIN and fair.beyond(value) is not False
 
 
 def _details(measured: dict[str, Figures]) -> Iterator[str]:

@@ -158,7 +158,8 @@ def _forgetting(
         told["gap"] = gap("unlearned", measured, metrics)
         told["gaps"] = {name: gap(name, measured, metrics) for name in others}
     if job.audit:
-        told["audit"] = audited(job.audit, measured, poisoned=measured["unlearned"].get("backdoor_asr") is not None)
+        poisoned = measured["unlearned"].get("backdoor_asr") is not None
+        told["audit"] = audited(job.audit, measured, rows=engine.rows[Samples.FORGET], poisoned=poisoned)
     if len(retrains) > 1:
         told["retrains"] = {
             "models": retrains,

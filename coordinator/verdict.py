@@ -8,6 +8,7 @@ from fedora_vfl.certificates.retrains import Spread, names, spreads
 
 AUC_MARGIN = 0.05  # an attack this close to its reference is no better than it
 ACCURACY_MARGIN = 0.02
+ENOUGH_ROWS = 30  # forgotten, from which on attack figures say something
 BACKDOOR_LIMIT = 0.05
 ASK = "`compare: [{method: retrain, seeds: 3}]` asks for one"
 
@@ -37,6 +38,19 @@ class Yardstick:
         return "Retrain" if count < 2 else f"the mean of {count} Retrains"
 
 
+def apart(value: float, fair: Spread) -> bool:
+    """Tell whether a value is further from Retrains than matters and, of several, than one more would be."""
+    return abs(value - fair.mean) > AUC_MARGIN and fair.beyond(value) is not False
+
+
+def doubtful(value: float, fair: Spread) -> bool:
+    """Tell whether a value is above Retrains by more than matters and above each of them, and may yet be so by chance.
+
+    That it may be chance is no evidence that nothing is remembered.
+    """
+    return value > max(fair.most, fair.mean + AUC_MARGIN) and fair.beyond(value) is False
+
+
 def in_deviations(value: float, fair: Spread) -> str:
     """Say how far a value is from several Retrains in their own deviations, and what that means; nothing of one."""
     if fair.count < 2:
@@ -52,7 +66,7 @@ def verdict(measured: dict[str, Figures], *, uncertain: bool, rows: int, moved: 
     """Return what a reader should know of the unlearned model, what went well first."""
     unlearned, original, yardstick = measured["unlearned"], measured["original"], Yardstick.of(measured)
     return [
-        *(["Nothing was changed: the model met the constraint before the first round."] if moved == 0 else []),
+        *(["Nothing was changed: the model is the original one."] if moved == 0 else []),
         *_accuracy(unlearned, original, yardstick),
         *_membership(unlearned, original, yardstick, uncertain=uncertain, rows=rows),
         *_backdoor(unlearned, original, yardstick),
@@ -88,12 +102,13 @@ def _membership(
         yield f"Whether the rows are forgotten has no yardstick without a Retrain ({told}); {ASK}."
         return
     told = f"the honest attack has AUC {auc:.3f}, {yardstick.name} {fair.mean:.3f}{in_deviations(auc, fair)}{beside}"
-    beyond = fair.beyond(auc) is not False  # of a single Retrain nobody can tell; the margin alone decides
-    if rows < 30:
+    if rows < ENOUGH_ROWS:
         yield f"With {rows} forgotten {'row' if rows == 1 else 'rows'} the attack figures say little: {told}."
-    elif auc > fair.mean + AUC_MARGIN and beyond:
+    elif doubtful(auc, fair):
+        yield f"Whether the rows are forgotten is unclear, more Retrains would tell: {told}; the original {before:.3f}."
+    elif apart(auc, fair) and auc > fair.mean:
         yield f"Something is remembered: forgotten rows can still be told from rows never seen ({told})."
-    elif auc < fair.mean - AUC_MARGIN and beyond:
+    elif apart(auc, fair):
         asked = "as the goal `uncertain` asks" if uncertain else "which the goal `as-retrained` should avoid"
         yield (
             f"Over-forgetting, {asked}: the model is less sure of the forgotten rows than of rows it never saw, and "

@@ -111,11 +111,12 @@ class Auditor:
             return [rows[FORGET]]
         group = REMAINING if "_remaining_" in figure else FORGET
         without = self._without(model, group)
+        if "vulnerable" in figure:
+            return [rows[group][self._vulnerable(group)], rows[UNSEEN][self._vulnerable(UNSEEN, beside=group)]]
         judged, unseen_judged = (
             self._outside(which, without, beside=beside).any(dim=0) for which, beside in ((group, ""), (UNSEEN, group))
         )
-        chosen = self._vulnerable(group) if "vulnerable" in figure else judged
-        return [rows[group][chosen], rows[UNSEEN][self._alike(group) & unseen_judged]]
+        return [rows[group][judged], rows[UNSEEN][self._alike(group) & unseen_judged]]
 
     def _of_group(self, model: str, group: str) -> dict[str, float]:
         """Return how well attacks with reference models find a group's rows among unseen ones of the same classes."""
@@ -123,11 +124,11 @@ class Auditor:
         alike = self._alike(group)
         if not without or not bool(alike.any()) or not len(self._notes.rows.get(group, ())):
             return {}
-        members, others = self._ratios(model, group, without), self._ratios(model, UNSEEN, without, beside=group)[alike]
-        found = _rates(f"audit_{group}", members, others)
-        vulnerable = self._vulnerable(group)
-        if bool(vulnerable.any()):
-            found[f"audit_{group}_vulnerable_auc"] = area_under_curve(_known(members[vulnerable]), _known(others))
+        members, others = self._ratios(model, group, without), self._ratios(model, UNSEEN, without, beside=group)
+        found = _rates(f"audit_{group}", members, others[alike])
+        vulnerable, accused = self._vulnerable(group), self._vulnerable(UNSEEN, beside=group)
+        if bool(vulnerable.any()) and bool(accused.any()):
+            found[f"audit_{group}_vulnerable_auc"] = area_under_curve(members[vulnerable], others[accused])
         likely = self._likelihoods(model, group, without)
         unlikely = self._likelihoods(model, UNSEEN, without, beside=group)[alike]
         found[f"audit_{group}_lira_auc"] = area_under_curve(_known(likely), _known(unlikely))
@@ -153,18 +154,25 @@ class Auditor:
         classes = self._notes.classes
         return torch.isin(classes[UNSEEN], classes[group])
 
-    def _vulnerable(self, group: str) -> Tensor:
-        """Return which rows of a group the model before the forgetting gives away most; none of few."""
+    def _vulnerable(self, group: str, *, beside: str = "") -> Tensor:
+        """Return which rows of a group the model before the forgetting gives away most; none of few.
+
+        Unseen rows beside them are chosen by the same rule: rows chosen by a model's own score have a high one whether
+        it has learned from them or not.
+        """
         before = next(iter(self._of_kind(Assess.AUDITED)), None)
         rows = self._notes.rows[group]
         chosen = torch.zeros(len(rows), dtype=torch.bool)
-        without = self._without(before or "", group)
-        if before is None or not without or len(rows) < 2 * FEWEST_VULNERABLE:
+        without = self._without(before or "", beside or group)
+        if before is None or not without:
             return chosen
-        ratios = self._ratios(before, group, without)
+        ratios = self._ratios(before, group, without, beside=beside)
+        if beside:
+            ratios = ratios.where(self._alike(beside), torch.nan)
         known = int((~ratios.isnan()).sum())
-        count = min(known, max(FEWEST_VULNERABLE, round(VULNERABLE * len(rows))))
-        chosen[ratios.nan_to_num(-torch.inf).topk(count).indices] = True
+        if known >= 2 * FEWEST_VULNERABLE:
+            count = max(FEWEST_VULNERABLE, round(VULNERABLE * known))
+            chosen[ratios.nan_to_num(-torch.inf).topk(count).indices] = True
         return chosen
 
     def _ratios(self, model: str, group: str, without: Sequence[str], *, beside: str = "") -> Tensor:

@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from fedora_vfl.bench.paper.cells import Cell, Place, distinct, places
+from fedora_vfl.bench.paper.command import Asked, report
 from fedora_vfl.bench.paper.experiments import Plan, load_plan
 from fedora_vfl.bench.paper.figures import NUMBERS, figure
 from fedora_vfl.bench.paper.findings import CLAIMS, NO, OPEN, YES, findings
@@ -134,6 +136,37 @@ def test_a_report_without_any_cell_says_so(tmp_path: Path) -> None:
     assert "None of its cells has been run" in text
     assert "cifar100 is left out" in text
     assert f"{len(distinct(PLACES))} cells have not been run" in text
+
+
+def test_every_row_of_the_papers_tables_has_a_figure_or_says_why_not(tmp_path: Path) -> None:
+    chosen = [place for place in PLACES if place.data_set != "cifar100"]  # of which no files are given
+    cells = distinct(place for place in chosen if place.data_set == "digits")
+    write_report(material({digest: measured(cell) for digest, cell in cells.items()}, chosen), tmp_path)
+    text = (tmp_path / "report.md").read_text()
+    section = text.split('<a id="sample-unlearning"></a>')[1].split("<a id=")[0]
+    assert "Not run: Income; PathMNIST; CIFAR-10; Tiny-ImageNet. No files were given: CIFAR-100." in section
+
+
+def test_a_preset_tells_what_it_does_without_and_how_good_its_models_are(tmp_path: Path) -> None:
+    every = list(places(PLAN, "medium", {name: Source(one.data, one.data) for name, one in PLAN.data_sets.items()}))
+    chosen = [place for place in every if place.data_set == "cifar10" and place.experiment == "sample-unlearning"]
+    records = {digest: measured(cell) for digest, cell in distinct(chosen).items()}
+    write_report(Material(PLAN, "medium", every, records, {}, "fedora bench paper"), tmp_path)
+    text = (tmp_path / "report.md").read_text()
+    assert "This preset does without: Running time" in text and '<a id="table-noise">' not in text
+    assert re.search(r"Before they forget, models get these test rows right: \d+\.\d % on CIFAR-10\.", text)
+    assert re.search(r"Not in this preset: .*; CIFAR-10 m=5, n=50%;", text)
+    assert "Claims not measured in these runs" in text
+
+
+def test_a_report_does_not_tell_where_its_readers_files_lie(tmp_path: Path) -> None:
+    folder = tmp_path / "private"
+    folder.mkdir()
+    asked = Asked(preset="small", only=[], data=folder, out=tmp_path / "out")
+    report(asked, Console(quiet=True))
+    for name in ("report.md", "report.html", "cells.csv"):
+        assert str(folder) not in (tmp_path / "out" / name).read_text()
+    assert "FOLDER holds no cifar100.npz" in (tmp_path / "out" / "report.md").read_text()
 
 
 def test_a_gap_is_taken_from_retrain_seed_by_seed() -> None:

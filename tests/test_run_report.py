@@ -79,7 +79,7 @@ def test_a_page_needs_nothing_from_elsewhere_and_has_every_figure(forgotten: Pat
     for model in ("original", "unlearned", "retrain", "ga"):
         assert f"{100 * result[model]['test_accuracy']:.1f} %" in said
     assert f"{result['gap']['mia_auc']:+.3f}".replace("-", "−") in said
-    assert "40 rows drawn at random" in said
+    assert "40 rows, drawn at random" in said
     sums = {line["direction"] for line in result["bytes"]["links"]}
     assert all(direction.replace("->", " → ") in said for direction in sums)
 

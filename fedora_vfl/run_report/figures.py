@@ -150,12 +150,14 @@ def _drawn(result: Mapping[str, Any], models: list[str], known: Iterable[Figure]
     shown = [name for name in ("original", "retrain", "unlearned") if name in models]
     rows = []
     for one in known:
+        spread = (_several(result).get("figures") or {}).get(one.name)
         values = {name: result[name].get(one.name) for name in shown}
         if one.name in _UNDRAWN or any(value is None for value in values.values()):
             continue
+        if spread:
+            values["retrain"] = spread["mean"]
         said = ", ".join(f"{TITLES[name]} {one.show(value)}" for name, value in values.items() if name != "original")
         dots = [Dot(float(value), TITLES[name]) for name, value in values.items() if value is not None]
-        spread = (_several(result).get("figures") or {}).get(one.name)
         stretch = (spread["mean"] - spread["deviation"], spread["mean"] + spread["deviation"]) if spread else None
         rows.append(Scale(one.title, said, 0.0, 1.0, dots, stretch))
     if not rows:

@@ -29,7 +29,7 @@ def compose(result: Mapping[str, Any], verified: Verified | None, picture: bytes
     subtitle = f"Job of {len(result['parties'])} parties{signed}; seed {result['seed']}; release {versions['fedora']}."
     blocks: list[Block] = []
     if forgot:
-        blocks += [Notice("plain", "In short", list(result["verdict"])), notice(verified, result)]
+        blocks += [Notice("plain", "In short", _in_short(result)), notice(verified, result)]
     blocks += _asked(result)
     blocks += figures(result)
     blocks += audit(result)
@@ -38,6 +38,12 @@ def compose(result: Mapping[str, Any], verified: Verified | None, picture: bytes
     if forgot:
         blocks += certificate(verified)
     return Document(title, subtitle, [*blocks, *_made(result)])
+
+
+def _in_short(result: Mapping[str, Any]) -> list[str]:
+    """Return the verdict; what an audit has found comes first, as it looks closer than any other figure."""
+    audited = result.get("audit")
+    return [*([f"The audit: {audited['verdict'][0]}"] if audited else []), *result["verdict"]]
 
 
 def _of_all(result: Mapping[str, Any]) -> str:
@@ -79,18 +85,18 @@ def _request(result: Mapping[str, Any]) -> list[str]:
         which = f"{share:g} % of the class" if share and share < 100 else "all rows of the class"
         said = f"{which}{'es' if len(asked['classes']) > 1 else ''} {', '.join(asked['classes'])}"
     elif asked.get("samples"):
-        said = f"{asked['samples']} rows drawn at random"
+        said = "drawn at random"
     elif asked.get("pending"):
         said = "the rows of earlier requests that the model had not honoured"
     else:
-        said = "rows named by their ids"
+        said = "named by their ids"
     others = [TITLES.get(one, one) for one in compared(result)]
-    beside = f" {', '.join(others)} did the same from the same original model, to compare." if others else ""
+    beside = f" {', '.join(others)} forgot the same rows, from the same original model, to compare." if others else ""
     method = TITLES.get(job["unlearn"]["method"], job["unlearn"]["method"])
     ending = result.get("unlearning") or {}
     stopped = f" after {ending['rounds']} rounds: {ending['stopped']}" if ending else ""
     return [
-        f"To forget: {said}; {forget['rows']:,} rows, which every party has dropped. {forget['remaining']:,} stay.",
+        f"To forget: {forget['rows']:,} rows, {said}, which every party has dropped. {forget['remaining']:,} stay.",
         f"By: {method}, which stopped{stopped}.{beside}",
     ]
 

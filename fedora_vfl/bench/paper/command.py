@@ -177,9 +177,15 @@ def report(asked: Asked, console: Console) -> None:
     records = Store(asked.out).read_all(distinct(found.every).values())
     if asked.cells:
         records = read_cells(asked.cells, found.every) | records
-    material = Material(found.plan, asked.preset, found.every, records, found.sources.missing, _command(asked))
+    # Where a reader's files lie is nobody's business: reports are published.
+    missing = {name: _anonymous(sentence, asked.data) for name, sentence in found.sources.missing.items()}
+    material = Material(found.plan, asked.preset, found.every, records, missing, _command(asked))
     write_report(material, asked.out)
     console.print(f"Report: {asked.out / 'report.html'} (also report.md, cells.csv, plots)", soft_wrap=True)
+
+
+def _anonymous(sentence: str, folder: Path | None) -> str:
+    return sentence.replace(str(folder), "FOLDER") if folder else sentence
 
 
 def _command(asked: Asked) -> str:

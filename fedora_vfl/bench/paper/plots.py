@@ -36,6 +36,7 @@ class Plots:
         lines = self._sheet.lines(experiment)
         shown = [line for line in lines if any(self._sheet.get(line, metric) for metric in metrics)]
         data_sets = list(dict.fromkeys(line.data_set for line in shown))
+        metrics = [metric for metric in metrics if any(self._sheet.get(line, metric) for line in shown)]
         if not data_sets:
             return None
         canvas = _canvas(max(2.6 * len(data_sets) + 0.6, NARROWEST), 2.1 * len(metrics) + 0.6)

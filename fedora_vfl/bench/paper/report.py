@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from statistics import mean
 
 from fedora_vfl.bench.paper.cells import Place
 from fedora_vfl.bench.paper.experiments import Experiment, Plan, Preset
 from fedora_vfl.bench.paper.figures import NUMBERS
-from fedora_vfl.bench.paper.findings import findings, summary
+from fedora_vfl.bench.paper.findings import OPEN, findings, summary
 from fedora_vfl.bench.paper.plots import Plots
 from fedora_vfl.bench.paper.progress import describe
 from fedora_vfl.bench.paper.sheet import Sheet
@@ -29,6 +30,7 @@ from fedora_vfl.documents.document import (
     Paragraph,
     Row,
     Table,
+    Verdict,
     Verdicts,
 )
 from fedora_vfl.documents.markdown import markdown
@@ -111,19 +113,25 @@ def compose(material: Material, out: Path) -> Document:
     sheet = Sheet(material.places, material.records)
     tables, plots = Tables(sheet, material.plan), Plots(sheet, material.plan, out / "plots")
     blocks: list[Block] = [*_opening(material, sheet, tables, plots)]
-    for name, experiment in material.plan.experiments.items():
+    for name, experiment in _experiments(material).items():
         blocks += _section(name, experiment, material, sheet, tables, plots)
     blocks += _gaps(material)
     blocks += _making(material)
     done = sum(record.done for record in material.records.values())
     wanted = len({place.cell.digest for place in material.places})
-    measured = f"{done} of {wanted} cells measured, by release {_releases(material)}"
+    measured = f"{done} of {wanted} cells measured, by release {_releases(material)}{_dates(material)}"
     subtitle = f"Preset `{material.preset}`; {measured}; page written by release {VERSION}."
     title = "Unlearning in vertical federated learning: the paper's experiments, run again"
     return Document(title, subtitle, blocks, letter="S")
 
 
-def _in_short(tables: Tables, plots: Plots) -> list[Block]:
+def _experiments(material: Material) -> dict[str, Experiment]:
+    """Return the experiments that the preset has."""
+    every = material.plan.experiments
+    return {name: one for name, one in every.items() if one.extent(material.preset).data}
+
+
+def _in_short(material: Material, tables: Tables, plots: Plots) -> list[Block]:
     """Return the one picture and the one table for who reads no further."""
     table = tables.at_a_glance(["sample-unlearning", "label-unlearning"])
     picture = plots.trade_off(
@@ -135,13 +143,29 @@ def _in_short(tables: Tables, plots: Plots) -> list[Block]:
     )
     return [
         Heading(2, "In short", "short"),
+        *_originals(material),
         *([picture] if picture else []),
         *([table] if table else []),
     ]
 
 
+def _originals(material: Material) -> list[Block]:
+    """Say how good the models are that have to forget: of one that has learned little, forgetting says little."""
+    found: dict[str, list[float]] = {}
+    for place in material.places:
+        record = material.records.get(place.cell.digest)
+        accuracy = record.original.get("test_accuracy") if record and record.done else None
+        # Where whole classes are forgotten, accuracy is that on the other classes.
+        if accuracy is not None and place.run == "clean" and place.experiment == "sample-unlearning":
+            found.setdefault(material.plan.data_sets[place.data_set].title, []).append(accuracy)
+    told = [f"{100 * mean(values):.1f} % on {title}" for title, values in found.items()]
+    return [Paragraph(f"Before they forget, models get these test rows right: {listed(told)}.")] if told else []
+
+
 def _opening(material: Material, sheet: Sheet, tables: Tables, plots: Plots) -> list[Block]:
     found = findings(sheet, material.plan)
+    whole = len(_experiments(material)) == len(material.plan.experiments)
+    what = "Every table and figure" if whole else "Tables and figures"
     size = (
         "These runs are smaller than the paper's: parts of the data sets, smaller networks, fewer epochs, few seeds. "
         "Absolute figures are not comparable with the paper's; directions and orders are."
@@ -151,13 +175,14 @@ def _opening(material: Material, sheet: Sheet, tables: Tables, plots: Plots) -> 
     )
     return [
         Paragraph(
-            "Every table and figure of the paper, measured with this software: real processes that exchange nothing "
-            f"but protobuf over gRPC, every byte counted at both ends. {size}"
+            f"{what} of the paper, measured with this software: real processes that exchange nothing but protobuf "
+            f"over gRPC, every byte counted at both ends. {size}"
         ),
-        *_in_short(tables, plots),
+        *_beyond(material),
+        *_in_short(material, tables, plots),
         Heading(2, "The paper's claims, one by one", "findings"),
         Paragraph(f"{summary(found)} Claims are in our words; thresholds in brackets are ours."),
-        Verdicts(found),
+        *_claims(found),
         Heading(2, "How to read this", "what"),
         Paragraph(
             "Retrain, a model trained from scratch without the forgotten rows, is the reference for every figure: "
@@ -176,6 +201,23 @@ def _opening(material: Material, sheet: Sheet, tables: Tables, plots: Plots) -> 
         Fold("Data sets, networks, training", [_data_sets(material)]),
         *_ages(material),
     ]
+
+
+def _beyond(material: Material) -> list[Block]:
+    """Say which experiments the preset does without."""
+    inside = _experiments(material)
+    outside = [one.title for name, one in material.plan.experiments.items() if name not in inside]
+    if not outside:
+        return []
+    return [Paragraph(f"This preset does without: {', '.join(outside)}. The preset `small` has them.")]
+
+
+def _claims(found: list[Verdict]) -> list[Block]:
+    """Return the claims that cells bear on, and folded away those that were not looked at."""
+    looked_at = [one for one in found if one.holds != OPEN]
+    others = [f"{one.claim} ({one.where})." for one in found if one.holds == OPEN]
+    blocks: list[Block] = [Verdicts(looked_at)] if looked_at else []
+    return [*blocks, Fold(f"Claims not measured in these runs: {len(others)}", [Bullets(others)])] if others else blocks
 
 
 def _ages(material: Material) -> list[Block]:
@@ -228,6 +270,7 @@ def _section(
 ) -> list[Block]:
     source = listed([NUMBERS[label] for label in experiment.labels])
     blocks: list[Block] = [Heading(2, experiment.title, name), Paragraph(f"{experiment.about} In the paper: {source}.")]
+    blocks += _without_figures(name, experiment, material)
     if not sheet.measured(name):
         return [*blocks, Paragraph("None of its cells has been run.")]
     data_sets = list(dict.fromkeys(line.data_set for line in sheet.lines(name)))
@@ -259,6 +302,33 @@ def _section(
     return [*blocks, *(block for block in found if block is not None)]
 
 
+def _without_figures(name: str, experiment: Experiment, material: Material) -> list[Block]:
+    """Say of which of the paper's rows there is no figure of ours, and why not."""
+    extent = experiment.extent(material.preset)
+    done = {
+        (place.data_set, place.request)
+        for place in material.places
+        if place.experiment == name and (record := material.records.get(place.cell.digest)) and record.done
+    }
+    whole: dict[str, list[str]] = {}  # by reason
+    in_paper = {name: one.title for name, one in material.plan.data_sets.items() if one.in_paper}
+    for data_set, title in in_paper.items():
+        requests = experiment.requests.get(data_set, [])
+        absent: dict[str, str] = {}
+        for request in requests:
+            if (data_set, request.title) not in done:
+                inside = data_set in extent.data and extent.has(request)
+                why = "No files were given" if data_set in material.missing else "Not run"
+                absent[request.title] = why if inside else "Not in this preset"
+        for why in dict.fromkeys(absent.values()):
+            these = [one for one, reason in absent.items() if reason == why]
+            whole.setdefault(why, []).append(title if len(these) == len(requests) else f"{title} {' and '.join(these)}")
+    if not whole or not done:
+        return []
+    said = " ".join(f"{why}: {'; '.join(titles)}." for why, titles in whole.items())
+    return [Paragraph(f"Rows of the paper without a figure of ours. {said}")]
+
+
 def _gaps(material: Material) -> list[Block]:
     """Say which cells are not there."""
     missing: dict[str, Place] = {}
@@ -278,7 +348,7 @@ def _gaps(material: Material) -> list[Block]:
     if missing:
         counts: dict[str, int] = {}
         for place in missing.values():
-            key = f"{place.experiment}, {place.data_set}"
+            key = f"{place.experiment}, {place.data_set}, {'with a backdoor' if place.run == 'backdoor' else 'clean'}"
             counts[key] = counts.get(key, 0) + 1
         blocks.append(Paragraph(f"{len(missing)} cells have not been run:"))
         blocks.append(Bullets([f"{key}: {count}" for key, count in counts.items()]))
@@ -290,6 +360,12 @@ def _gaps(material: Material) -> list[Block]:
 def _releases(material: Material) -> str:
     """Name the releases that have measured the cells."""
     return ", ".join(sorted({record.versions["fedora"] for record in material.records.values()})) or "–"
+
+
+def _dates(material: Material) -> str:
+    """Say on which days, where they were noted."""
+    days = sorted({day for record in material.records.values() if (day := record.versions.get("date"))})
+    return "" if not days else f" on {days[0]}" if len(days) == 1 else f" from {days[0]} to {days[-1]}"
 
 
 def _making(material: Material) -> list[Block]:

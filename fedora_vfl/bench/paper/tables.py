@@ -7,7 +7,7 @@ from fedora_vfl.bench.paper.complexity import FORMULAS
 from fedora_vfl.bench.paper.experiments import Plan
 from fedora_vfl.bench.paper.figures import NUMBERS, Figure, figure
 from fedora_vfl.bench.paper.sheet import METRICS, RETRAIN, Sheet, SheetRow
-from fedora_vfl.documents.document import GAP, HERE, PAPER, Row, Table
+from fedora_vfl.documents.document import GAP, HERE, PAPER, Grid, Row, Table
 
 NONE = "–"
 COUNTED_TOO = (
@@ -83,7 +83,7 @@ class Tables:
         notes = [note for metric in SETTING_METRICS for note in self._notes(lines, metric)]
         return Table(caption, ["", "", *names], rows, list(dict.fromkeys(notes)))
 
-    def at_a_glance(self, experiments: Sequence[str]) -> Table | None:
+    def at_a_glance(self, experiments: Sequence[str]) -> Grid | None:
         """Return every method's mean distance from Retrain over all cases of some experiments, and its cost."""
         lines = [line for name in experiments for line in self._sheet.lines(name)]
         rows = []
@@ -95,15 +95,16 @@ class Tables:
                 _points(self._gaps(cases, "backdoor_asr")),
                 *(_mean(self._shares(cases, metric), "{:.2f}") for metric in ("bytes", "seconds")),
             ]
-            rows.append(Row(title, "", entries))
-        if not any(entry != NONE for row in rows for entry in row.entries):
+            rows.append([title, *entries])
+        if not any(entry != NONE for _, *entries in rows for entry in entries):
             return None
-        header = ["", "", "test accuracy", "unlearning accuracy", "honest AUC", "backdoor", "bytes", "seconds"]
+        header = ["", "test accuracy", "unlearning accuracy", "honest AUC", "backdoor", "bytes", "seconds"]
         caption = (
             "How far from Retrain each method ends, over all data sets and requests of sample and label unlearning: "
-            "mean distance, whichever way, in points (AUC: as it is); bytes and seconds as shares of Retrain's."
+            "mean distance, whichever way, in points (AUC: as it is); bytes and seconds as shares of Retrain's; "
+            "seconds depend on what else the machine did meanwhile."
         )
-        return Table(caption, header, rows)
+        return Grid(caption, header, rows)
 
     def _gaps(self, lines: Sequence[SheetRow], metric: str) -> list[float]:
         found = (self._sheet.gap(line, metric) for line in lines)
@@ -119,7 +120,7 @@ class Tables:
                 shares.append(ours / theirs)
         return shares
 
-    def cost(self, experiment: str, data_set: str) -> Table | None:
+    def cost(self, experiment: str, data_set: str) -> Grid | None:
         """Return what methods cost: bytes as the complexity table has them and as counted, rounds, seconds."""
         lines = self._sheet.lines(experiment, data_set)
         if not any(self._sheet.get(line, "bytes") for line in lines):
@@ -141,11 +142,11 @@ class Tables:
                 self._of_retrain(line, "bytes"),
                 self._of_retrain(line, "seconds"),
             ]
-            rows.append(Row(line.title, "", entries))
-        header = ["", "", "rows, by the paper", "predicted MB", "counted MB", "counted / predicted", "protobuf MB"]
+            rows.append([line.title, *entries])
+        header = ["", "rows, by the paper", "predicted MB", "counted MB", "counted / predicted", "protobuf MB"]
         header += ["rounds", "seconds", "bytes / Retrain's", "seconds / Retrain's"]
         caption = f"Cost on {self._title(data_set)}, {lines[0].request}. {self._source(experiment)}{self._seeds(lines)}"
-        return Table(caption, header, rows, [COUNTED_TOO])
+        return Grid(caption, header, rows, [COUNTED_TOO])
 
     def _of_retrain(self, line: SheetRow, metric: str) -> str:
         reference = self._sheet.retrain(line)
