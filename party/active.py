@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedora_vfl.certificates.statement import request_secret
 from fedora_vfl.errors import DataError, PartyError, SettingsError
+from fedora_vfl.wire.link import begin_writing
 from party import losses
 from party.assessment import OF_FORGOTTEN, Assessor
 from party.audit import Auditor
@@ -79,16 +80,15 @@ class Active(Role):
         early = sum(one.numel() for one in learning) >= MANY_PARAMETERS
         for step, rows in part(phase, drawn):
             own = [state.embed(rows, phase, step)] if state.inputs else []
-            labels = state.labels[rows].to(state.device)
+            labels = state.labels.index_select(0, rows).to(state.device)
             sent = await self._collect(online, phase, step, rows)
             if rule.needs_gradients:
                 for embedding in sent.values():
                     embedding.requires_grad_()
             logits: Tensor = state.networks["top"](torch.cat([*self._in_order(sent, rows), *own], dim=1))
-            each = losses.per_sample(phase.loss, self._judged(phase, rows, logits), labels)
-            report.loss_sum += self._finite(float(each.detach().sum()), phase, step)
+            summed, loss = losses.of_batch(phase.loss, self._judged(phase, rows, logits), labels, report.rows)
+            report.loss_sum += self._finite(float(summed), phase, step)
             if rule.needs_gradients:
-                loss = losses.reduce(phase.loss, each, report.rows)
                 await self._answer(online, phase, step, rows, _gradients(loss, sent, early=early))
                 if early:
                     torch.autograd.backward(loss, inputs=learning)
@@ -145,6 +145,7 @@ class Active(Role):
         for answer, exchange in zip(found.answers, self.exchanges, strict=True):
             gradient = self.noise.apply(self.consent.sendable(answer), answered, phase.number, step, exchange.link.peer)
             await exchange.send(Kind.GRADIENT, phase, step, gradient, answered, timeout=timeout)
+        await begin_writing()
         if phase.joint.forget:
             await messages.agree(found.omega, most=rule.most, step=step)
         told.change_squared = descend(self.state, rule, found.g, found.gradients, found.omega)
@@ -158,8 +159,8 @@ class Active(Role):
         for _ in range(1, Schedule.of(phase).local_steps):
             own = [state.embed(rows, phase, step)] if state.inputs else []
             logits: Tensor = state.networks["top"](torch.cat([*self._in_order(kept, rows), *own], dim=1))
-            each = losses.per_sample(phase.loss, logits, state.labels[rows].to(state.device))
-            torch.autograd.backward(losses.reduce(phase.loss, each, report.rows))
+            _, loss = losses.of_batch(phase.loss, logits, state.labels[rows].to(state.device), report.rows)
+            torch.autograd.backward(loss)
             rule.step()
 
     def _in_order(self, sent: Mapping[str, Tensor], rows: Tensor) -> list[Tensor]:
@@ -274,6 +275,7 @@ class Active(Role):
             party = exchange.link.peer
             gradient = self.noise.apply(self.consent.sendable(gradients[party]), rows, phase.number, step, party)
             await exchange.send(Kind.GRADIENT, phase, step, gradient, rows, timeout=timeout)
+        await begin_writing()
 
     def _finite(self, loss: float, phase: Phase, step: int) -> float:
         """Pass a loss on, unless there is nothing to learn from it."""

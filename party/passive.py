@@ -12,7 +12,7 @@ from fedora_vfl.certificates.attestation import SECRET_BYTES
 from fedora_vfl.errors import PartyError, SettingsError
 from fedora_vfl.wire import tensors
 from fedora_vfl.wire.channels import Secured, check_right_service, dial, path, reach
-from fedora_vfl.wire.link import READ_AHEAD, Link
+from fedora_vfl.wire.link import READ_AHEAD, Link, begin_writing
 from fedora_vfl.wire.protocol import MOST_OVERLAP, PROTOCOL
 from fedora_vfl.wire.tls import Member
 from party.batches import PARTS, end_of_part, part, parts_of
@@ -110,6 +110,7 @@ class Passive(Role):
             embedding = self.noise.apply(embedding, rows, phase.number, step)
             await exchange.send(Kind.EMBEDDING, phase, step, embedding, rows, timeout=timeout)
             # The next batch is made ready while the active party works on this one.
+            await begin_writing()
             batch = self.state.batch(following[1], phase, following[0]) if following else None
             if rule.needs_gradients:
                 self.unanswered.append(Unanswered(phase, step, rows, report.rows, embedding, earlier))

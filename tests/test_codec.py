@@ -19,7 +19,7 @@ from protos.fedora.v1.meter_pb2 import Kind
 from protos.fedora.v1.phase_pb2 import DualAscent, Phase, Sgd, Update
 
 WIDTH = 16
-NAMES = ("int8", "int4", "int2", "topk", "topk-50%", "float16")
+NAMES = ("int8", "int4", "int3", "int2", "topk", "topk-50%", "float16")
 
 
 def training(name: str = "train", seed: int = 1) -> Phase:

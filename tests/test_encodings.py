@@ -16,6 +16,7 @@ from fedora_vfl.wire.encodings import (
     Float16,
     Float32,
     Int2,
+    Int3,
     Int4,
     Int8,
     RandomTopK,
@@ -31,7 +32,7 @@ from protos.fedora.v1.tensor_pb2 import Encoding
 AWKWARD = [[float("inf"), -float("inf"), float("nan"), -0.0], [65504.0, 70000.0, 0.1, 1e-42]]
 SHAPES = [(1, 1), (3, 5), (256, 64), (0, 3), (3, 0), (2, 300), (7, 257)]
 PLAIN = [Float32, Float16, BFloat16]
-QUANTISED = [Int8, Int4, Int2]
+QUANTISED = [Int8, Int4, Int3, Int2]
 SPARSE = [encoding_named(name) for name in ("topk", "randtopk", "topk-1%", "topk-37.5%", "randtopk-100%")]
 
 
@@ -113,8 +114,8 @@ def test_an_encoding_of_ones_own_takes_no_name_and_no_number_of_another(name: st
 
 
 def test_an_encoding_that_is_not_known_here_is_named_with_those_that_are() -> None:
-    with pytest.raises(SettingsError, match="there is no encoding 'int3'; allowed: bfloat16, float16, float32, int2"):
-        encoding_named("int3")
+    with pytest.raises(SettingsError, match="there is no encoding 'int5'; allowed: bfloat16, float16, float32, int2"):
+        encoding_named("int5")
     assert encoding_numbered(999) is None
 
 
@@ -193,7 +194,7 @@ def test_a_row_with_a_value_that_is_not_finite_arrives_as_one(
     assert arrived[[0, 1, 3]].sum().isfinite()
 
 
-@pytest.mark.parametrize("encoding", [Int8, Int4, Int2])
+@pytest.mark.parametrize("encoding", QUANTISED)
 def test_the_largest_and_the_smallest_floats_are_no_trouble(encoding: type[TensorEncoding]) -> None:
     values = torch.tensor([[1.7e38, -1e38, 0.0], [1e-42, -1e-44, 0.0]])
     arrived = encoding().decode(memoryview(encoding().encode(values)), 2, 3)

@@ -55,6 +55,7 @@ def test_distributed_training_equals_one_process(name: str, tmp_path: Path) -> N
 
 WIRES: dict[str, dict[str, Any]] = {
     "few bits, rounded at random": {"embeddings": "int8", "gradients": "int4"},
+    "fewer bits one way, rounded at random": {"embeddings": "int4", "gradients": "int3"},
     "few bits with error feedback, another choice for one party": {
         "embeddings": "int4",
         "gradients": "int2",

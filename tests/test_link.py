@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from fedora_vfl.errors import PartyError
-from fedora_vfl.wire.link import READ_AHEAD, Link, one_arrived
+from fedora_vfl.wire.link import READ_AHEAD, Link, begin_writing, one_arrived
 from fedora_vfl.wire.meter import Meter, Packed
 from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.meter_pb2 import Kind
@@ -76,6 +76,7 @@ def test_messages_arrive_in_order_and_both_ways_are_counted() -> None:
 def test_posting_goes_on_while_the_message_leaves() -> None:
     async def scenario(link: Link[str, str], pipe: Pipe) -> None:
         await link.post("one")
+        await begin_writing()
         assert pipe.writing == 1 and not pipe.written
         pipe.gate.set()
         await link.post("two")
@@ -177,6 +178,30 @@ def test_of_several_links_whichever_has_something_is_noticed_at_once() -> None:
         with pytest.raises(PartyError, match=r"silent sent nothing for 60 s") as caught:
             await one_arrived([silent, link_to("other", Quiet([]))], 60, left=0.01)
         assert caught.value.kind == Failure.SILENT
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_begins_to_leave_before_the_link_reads_on() -> None:
+    order = []
+
+    class Noted(Quiet):
+        async def read(self) -> object:
+            order.append("read")
+            return await super().read()
+
+        async def write(self, message: bytes) -> None:
+            order.append("write")
+            await super().write(message)
+
+    async def scenario() -> None:
+        pipe = Noted([b"question"])
+        link = link_to("there", pipe)
+        asyncio.get_running_loop().call_soon(pipe.gate.set)  # once somebody waits
+        await link.receive(timeout=60)
+        await link.send("answer")
+        assert order == ["read", "write", "read"]
+        link.close()
 
     asyncio.run(scenario())
 

@@ -21,7 +21,7 @@ from fedora_vfl.sampling.seeds import derive
 from party import models
 from party.augmentation import augment
 from party.batches import SampleSets, draw
-from party.losses import per_sample, reduce, uncertainty
+from party.losses import of_batch, per_sample, reduce, uncertainty
 from party.models import perceptrons
 from party.updates import RULES, RuleMemory, rule_for
 from protos.fedora.v1.phase_pb2 import (
@@ -190,6 +190,21 @@ def test_uncertainty_does_not_look_at_labels() -> None:
     logits = random(8, 3)
     loss = LOSSES[1]
     assert torch.equal(per_sample(loss, logits, torch.zeros(8).long()), per_sample(loss, logits, torch.ones(8).long()))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 50, 256, 999])
+def test_the_loss_of_a_batch_is_that_of_its_samples_to_the_bit_and_so_is_its_gradient(rows: int) -> None:
+    logits, labels = random(rows, 10, scale=3).requires_grad_(), torch.arange(rows) % 10
+    for reduction in Loss.Reduction.values():
+        for loss in LOSSES:
+            asked = with_reduction(loss, reduction)
+            each = per_sample(asked, logits, labels)
+            summed, reduced = of_batch(asked, logits, labels, 2000)
+            assert torch.equal(summed, each.sum())
+            (found,), (expected,) = (
+                torch.autograd.grad(one, logits, retain_graph=True) for one in (reduced, reduce(asked, each, 2000))
+            )
+            assert torch.equal(found, expected)
 
 
 def with_reduction(loss: Loss, reduction: Loss.Reduction) -> Loss:

@@ -32,6 +32,9 @@ MOST_FIRST_BYTES = 16 * 1024  # of the message in which a caller says who it is
 # All that gRPC raises when a stream has ended in one way or another.
 BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 LAST_WRITE_SECONDS = 1.0
+# Turns that a reader lets pass before it reads on, where the other end will say no more before it is answered: one for
+# whoever waited to compute the answer, one for the answer to begin to leave. To begin a read takes its time, too.
+ASIDE = 2
 CALLER = "a caller"  # who has not said its name yet
 
 
@@ -71,7 +74,8 @@ class Link(Generic[Sent, Received]):
         # Bytes that are due in the next message, whether it is waited for, and whether that has changed.
         self._due, self._wanted, self._asked = 0, False, asyncio.Event()
         self._waiter: asyncio.Future[None] | None = None
-        self._writing: asyncio.Task[None] | None = None
+        self._writing: asyncio.Task[PartyError | None] | None = None
+        self._answer_first = False  # whether the one who waits will answer what comes, and nothing else is due before
         self._reader = asyncio.create_task(self._read_ahead())
 
     async def ended(self) -> None:
@@ -86,9 +90,9 @@ class Link(Generic[Sent, Received]):
         await self._written(timeout)
 
     async def post(self, message: Sent, *, timeout: float | None = None) -> None:
-        """Begin to send one message, once the one before it has left, and go on while gRPC sends it.
+        """Send one message, once the one before it has left, while the caller goes on.
 
-        If that fails, the next call says so.
+        It begins to leave when the caller next waits; see `begin_writing`. If that fails, the next call says so.
         """
         await self._written(timeout)
         packed = self._pack(message)
@@ -98,8 +102,6 @@ class Link(Generic[Sent, Received]):
         reached(self._at_send)
         self.meter.count(self.me, self.peer, packed)
         self._writing = asyncio.create_task(self._write(packed.data))
-        self._writing.add_done_callback(_note_exception)
-        await asyncio.sleep(0)  # lets the write begin before whatever the caller computes next
 
     async def receive(self, *, timeout: float | None = None, most: int | None = None) -> Received:
         """Return the next message; it must come within `timeout` seconds, and one over `most` bytes is not read."""
@@ -159,15 +161,17 @@ class Link(Generic[Sent, Received]):
             done, _ = await asyncio.wait([self._writing], timeout=timeout)
             if not done:
                 raise self._silent(f"took no message for {timeout:g} s")
-        if self._writing:
-            self._writing.result()
+        if self._writing and (error := self._writing.result()):
+            raise error
 
-    async def _write(self, data: bytes) -> None:
+    async def _write(self, data: bytes) -> PartyError | None:
+        """Return what went wrong, for the next who sends: a link may be closed before anybody asks."""
         try:
             for part in cut(data) if self._in_pieces else (data,):
                 await self._stream.write(part)
         except BROKEN:
-            raise self._lost() from None
+            return self._lost()
+        return None
 
     async def _read_ahead(self) -> None:
         while True:
@@ -179,12 +183,15 @@ class Link(Generic[Sent, Received]):
             if len(self._arrived) >= READ_AHEAD:
                 await self._room.wait()
             self._arrived.append(data)
+            if isinstance(data, bytes):
+                self._waiting_bytes += len(data)
+                self._make_room()
             if self._waiter and not self._waiter.done():
                 self._waiter.set_result(None)
+                for _ in range(ASIDE if self._answer_first else 0):
+                    await asyncio.sleep(0)
             if not isinstance(data, bytes):
                 return
-            self._waiting_bytes += len(data)
-            self._make_room()
 
     def _make_room(self) -> None:
         """Say whether more may be read."""
@@ -249,7 +256,7 @@ async def one_arrived(links: "Sequence[Link[Any, Any]]", timeout: float | None, 
     left = timeout if left is None else max(0.0, left)
     deadline = None if left is None else loop.call_later(left, _end, waiter)
     for link in links:
-        link._waiter = waiter
+        link._waiter, link._answer_first = waiter, len(links) == 1
     try:
         await waiter
     except TimeoutError:
@@ -268,10 +275,10 @@ def _end(waiter: "asyncio.Future[None]") -> None:
         waiter.set_exception(TimeoutError())
 
 
-def _note_exception(task: asyncio.Task[None]) -> None:
-    """Look at a write's exception, so that asyncio does not complain when a link is closed before anybody asked."""
-    if not task.cancelled():
-        task.exception()
+async def begin_writing() -> None:
+    """Let what was posted begin to leave, and then links read on, before the caller computes for long."""
+    for _ in range(ASIDE):
+        await asyncio.sleep(0)
 
 
 async def read_first(

@@ -4,7 +4,7 @@ import warnings
 
 from fedora_vfl.wire.encodings.base import ENCODINGS, TensorEncoding, encoding_named, encoding_numbered, register
 from fedora_vfl.wire.encodings.plain import BFloat16, Float16, Float32
-from fedora_vfl.wire.encodings.quantised import Int2, Int4, Int8
+from fedora_vfl.wire.encodings.quantised import Int2, Int3, Int4, Int8
 from fedora_vfl.wire.encodings.sparse import RandomTopK, TopK
 from protos.fedora.v1.tensor_pb2 import Encoding
 
@@ -14,6 +14,7 @@ __all__ = [
     "Float16",
     "Float32",
     "Int2",
+    "Int3",
     "Int4",
     "Int8",
     "RandomTopK",

@@ -1,14 +1,15 @@
 """Encodings of few bits a value: whole multiples of a unit of the row's own.
 
 The unit is the smallest with which the largest value of the row is in range. A row takes two bytes for it, a bfloat16
-that is rounded up, and 8, 4 or 2 bits for every value, the first in a byte's lowest bits, so that a row begins with a
-byte of its own. All units come first, then all rows. A value is stored as its multiple plus 2^(bits − 1).
+that is rounded up, and 8, 4, 3 or 2 bits for every value, the first in a byte's lowest bits. A row begins with a byte
+of its own. All units come first, then all rows. A value is stored as its multiple plus 2^(bits − 1).
 """
 
+import math
 from typing import TYPE_CHECKING, ClassVar
 
 from fedora_vfl.wire.encodings.base import TensorEncoding, register
-from protos.fedora.v1.tensor_pb2 import INT2, INT4, INT8
+from protos.fedora.v1.tensor_pb2 import INT2, INT3, INT4, INT8
 
 if TYPE_CHECKING:  # the coordinator asks for sizes, and never imports torch
     from torch import Tensor
@@ -82,27 +83,41 @@ def _rounded_up(positive: "Tensor") -> "Tensor":
     return torch.where(positive.isnan(), _NAN, upper).to(torch.int16)
 
 
+def _group(bits: int) -> tuple[int, int]:
+    """Return how many codes fill how many bytes: two fill one byte with 4 bits, eight fill three with 3."""
+    return 8 // math.gcd(bits, 8), bits // math.gcd(bits, 8)
+
+
 def _packed(codes: "Tensor", bits: int, row_bytes: int) -> "Tensor":
-    """Put several codes into a byte; what is left of a row's last byte is zero."""
+    """Put several codes into a byte, or into several bytes; what is left of a row's last byte is zero."""
     import torch
 
-    if bits == 8:
+    (count, size), (rows, width) = _group(bits), codes.shape
+    if count == 1:
         return codes
-    per_byte = 8 // bits
-    padded = torch.nn.functional.pad(codes, (0, row_bytes * per_byte - codes.shape[1])).view(-1, row_bytes, per_byte)
+    groups = -(-width // count)
+    padded = torch.nn.functional.pad(codes, (0, groups * count - width)).view(rows, groups, count)
+    if size > 1:
+        padded = padded.to(torch.int32)
     packed = padded[:, :, 0].clone()
-    for place in range(1, per_byte):
+    for place in range(1, count):
         packed |= padded[:, :, place] << (bits * place)
-    return packed
+    # Lowest byte first; with fewer than four to a group, the rest of each number is nothing.
+    return packed.unsqueeze(2).view(torch.uint8)[:, :, :size].flatten(1)[:, :row_bytes]
 
 
 def _unpacked(stored: "Tensor", bits: int) -> "Tensor":
     """Take the codes of all bytes apart."""
     import torch
 
-    if bits == 8:
+    (count, size), (rows, row_bytes) = _group(bits), stored.shape
+    if count == 1:
         return stored
-    places = [(stored >> (bits * place)) & ((1 << bits) - 1) for place in range(8 // bits)]
+    groups = -(-row_bytes // size)
+    if size > 1:
+        padded = torch.nn.functional.pad(stored, (0, groups * size - row_bytes)).view(rows, groups, size)
+        stored = torch.nn.functional.pad(padded, (0, 4 - size)).view(torch.int32).view(rows, groups)
+    places = [(stored >> (bits * place)) & ((1 << bits) - 1) for place in range(count)]
     return torch.stack(places, dim=2).flatten(1)
 
 
@@ -118,6 +133,13 @@ class Int4(_Multiples):
     """Half a byte a value: −7 to 7 times the row's unit."""
 
     name, number, bits = "int4", INT4, 4
+
+
+@register
+class Int3(_Multiples):
+    """Three bits a value: −3 to 3 times the row's unit."""
+
+    name, number, bits = "int3", INT3, 3
 
 
 @register

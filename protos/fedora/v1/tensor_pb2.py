@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dprotos/fedora/v1/tensor.proto\x12\tfedora.v1\"L\n\x06Tensor\x12%\n\x08\x65ncoding\x18\x01 \x01(\x0e\x32\x13.fedora.v1.Encoding\x12\r\n\x05shape\x18\x02 \x03(\r\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c*\x82\x01\n\x08\x45ncoding\x12\x18\n\x14\x45NCODING_UNSPECIFIED\x10\x00\x12\x0b\n\x07\x46LOAT32\x10\x01\x12\x0b\n\x07\x46LOAT16\x10\x02\x12\x0c\n\x08\x42\x46LOAT16\x10\x03\x12\x08\n\x04INT8\x10\x04\x12\x08\n\x04INT4\x10\x05\x12\x08\n\x04INT2\x10\x06\x12\x08\n\x04TOPK\x10\x07\x12\x0c\n\x08RANDTOPK\x10\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dprotos/fedora/v1/tensor.proto\x12\tfedora.v1\"L\n\x06Tensor\x12%\n\x08\x65ncoding\x18\x01 \x01(\x0e\x32\x13.fedora.v1.Encoding\x12\r\n\x05shape\x18\x02 \x03(\r\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c*\x8c\x01\n\x08\x45ncoding\x12\x18\n\x14\x45NCODING_UNSPECIFIED\x10\x00\x12\x0b\n\x07\x46LOAT32\x10\x01\x12\x0b\n\x07\x46LOAT16\x10\x02\x12\x0c\n\x08\x42\x46LOAT16\x10\x03\x12\x08\n\x04INT8\x10\x04\x12\x08\n\x04INT4\x10\x05\x12\x08\n\x04INT2\x10\x06\x12\x08\n\x04TOPK\x10\x07\x12\x0c\n\x08RANDTOPK\x10\x08\x12\x08\n\x04INT3\x10\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,7 +32,7 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.fedora.v1.tensor_pb2
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ENCODING']._serialized_start=123
-  _globals['_ENCODING']._serialized_end=253
+  _globals['_ENCODING']._serialized_end=263
   _globals['_TENSOR']._serialized_start=44
   _globals['_TENSOR']._serialized_end=120
 # @@protoc_insertion_point(module_scope)

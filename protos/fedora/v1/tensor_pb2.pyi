@@ -18,6 +18,7 @@ class Encoding(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     INT2: _ClassVar[Encoding]
     TOPK: _ClassVar[Encoding]
     RANDTOPK: _ClassVar[Encoding]
+    INT3: _ClassVar[Encoding]
 ENCODING_UNSPECIFIED: Encoding
 FLOAT32: Encoding
 FLOAT16: Encoding
@@ -27,6 +28,7 @@ INT4: Encoding
 INT2: Encoding
 TOPK: Encoding
 RANDTOPK: Encoding
+INT3: Encoding
 
 class Tensor(_message.Message):
     __slots__ = ("encoding", "shape", "data")
