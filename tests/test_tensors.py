@@ -285,7 +285,7 @@ FLOAT = b"\x08\x01"  # the field encoding: FLOAT32
     ("tensor", "sentence"),
     [
         (b"\x12\x02\x01\x01\x1a\x04abcd", "in the encoding 0, which is not known here"),
-        (b"\x08\x09\x12\x02\x01\x01\x1a\x04abcd", "in the encoding 9, which is not known here"),
+        (b"\x08\x63\x12\x02\x01\x01\x1a\x04abcd", "in the encoding 99, which is not known here"),
         (FLOAT + b"\x12\x01\x01\x1a\x04abcd", "holds a tensor that is no matrix"),
         (FLOAT + b"\x12\x03\x01\x01\x01\x1a\x04abcd", "holds a tensor that is no matrix"),
         (FLOAT + b"\x1a\x04abcd", "holds a tensor that is no matrix"),
