@@ -567,6 +567,8 @@ class Role(ABC):
         state, rule, report = self.state, now.rule, now.report
         await rule.exchange(self.end_of(phase, report))
         report.figures.update(rule.finish())
+        if phase.update.WhichOneof("rule") == "retreat":
+            state.retreat_statistics(phase.update.retreat.share)
         if now.before:
             report.change_squared = state.change_squared(now.before)
             state.learned_from(phase.over)

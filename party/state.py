@@ -82,6 +82,7 @@ class PartyState:
             "sets": {Samples.Set.Name(which): rows for which, rows in self.sets.rows.items()},
             "rules": self.memory.kept,
             "initial": self.memory.initial,
+            "statistics": self.memory.statistics,
             "checkpoints": [[one.networks, one.rules] for one in self.checkpoints],
             "releases": self.releases.counts,
             "account": asdict(self.account) if self.account else None,
@@ -99,7 +100,7 @@ class PartyState:
         self.description = state["description"]
         self.networks.load_state_dict(state["networks"])
         self.sets = SampleSets({_set_named(which): rows for which, rows in state["sets"].items()})
-        self.memory = RuleMemory(state["rules"], state["initial"])
+        self.memory = RuleMemory(state["rules"], state["initial"], state["statistics"])
         self.checkpoints = [Checkpoint(networks, rules) for networks, rules in state["checkpoints"]]
         self.releases.counts = state["releases"]
         self.account = Account(**state["account"]) if state["account"] else None
@@ -180,7 +181,8 @@ class PartyState:
         """Compute on this device from now on."""
         self.device = device
         self.networks.to(device)
-        self.memory = RuleMemory(_on(device, self.memory.kept), _on(device, self.memory.initial))
+        kept, initial, statistics = (_on(device, one) for one in vars(self.memory).values())
+        self.memory = RuleMemory(kept, initial, statistics)
         self.confidence.move_to(device)
 
     @property
@@ -196,6 +198,15 @@ class PartyState:
     def snapshot(self) -> list[Tensor]:
         """Return a copy of all parameters."""
         return [parameter.detach().clone() for parameter in self.networks.parameters()]
+
+    def statistics(self) -> list[Tensor]:
+        """Return the running statistics of batch norm."""
+        return [one for one in self.networks.buffers() if one.is_floating_point()]
+
+    def retreat_statistics(self, share: float) -> None:
+        """Take running statistics back with the parameters: those of one model make nonsense of another's."""
+        for now, then in zip(self.statistics(), self.memory.statistics, strict=True):
+            now.add_(then - now, alpha=share)
 
     def change_squared(self, before: list[Tensor]) -> float:
         """Return ‖θ − θ_before‖², in double precision."""
@@ -221,7 +232,8 @@ class PartyState:
 
     def begin(self) -> None:
         """Take the parameters as they are for θ_init, and forget what update rules remember."""
-        self.memory, self.checkpoints = RuleMemory(initial=self.snapshot()), []
+        statistics = [one.clone() for one in self.statistics()]
+        self.memory, self.checkpoints = RuleMemory(initial=self.snapshot(), statistics=statistics), []
 
     def restart(self, path: Path | None, *, place: int, seed: int, secret: bytes = b"") -> None:
         """Go on from a saved model, or from fresh parameters."""
@@ -232,7 +244,8 @@ class PartyState:
             self.description.pop("identity", None)
             self.description.pop("part", None)
             # θ_init stays the trained model: how far a retrained one is from it is measured in the end.
-            self.memory, self.checkpoints = RuleMemory(initial=self.memory.initial), []
+            self.memory = RuleMemory(initial=self.memory.initial, statistics=self.memory.statistics)
+            self.checkpoints = []
         else:
             description = _load(self.networks, path)
             if description.get("encoding") != self.description.get("encoding"):

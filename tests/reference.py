@@ -135,6 +135,9 @@ class Unlearning:
         }
         self.parameters = [*self.joint.bottoms.parameters(), *self.joint.top.parameters()]
         self.initial = [one.detach().clone() for one in self.parameters]
+        buffers = [*self.joint.bottoms.buffers(), *self.joint.top.buffers()]
+        self.statistics = [one for one in buffers if one.is_floating_point()]
+        self.initial_statistics = [one.clone() for one in self.statistics]
         self.omega: Any = None
         self.push: list[Tensor] = []
         self.g: list[Tensor] = []
@@ -250,7 +253,8 @@ class Unlearning:
                 found, within = self._compare(phase)
             case "retreat":
                 with torch.no_grad():
-                    for one, initial in zip(self.parameters, self.initial, strict=True):
+                    moving = [*self.parameters, *self.statistics]
+                    for one, initial in zip(moving, [*self.initial, *self.initial_statistics], strict=True):
                         one.add_(initial - one, alpha=phase.update.retreat.share)
             case _:
                 self._rounds(phase)

@@ -22,6 +22,7 @@ class RuleMemory:
     kept: dict[str, dict[str, Any]] = field(default_factory=dict)
     # θ_init: the trained model's parameters, from the moment its rows to forget were dropped.
     initial: list[Tensor] | None = None
+    statistics: list[Tensor] = field(default_factory=list)  # batch norm's running ones at the same moment
 
     def of(self, rule: str) -> dict[str, Any]:
         """Return what a rule keeps, for it to read and to change."""
