@@ -76,6 +76,16 @@ def test_cells_are_kept_as_they_are_done_and_not_done_again(tmp_path: Path, monk
     assert read_cells(tmp_path / "cells.jsonl") == cells
 
 
+def test_draws_differ_in_the_rows_of_their_rounds_alone(tmp_path: Path) -> None:
+    wanted: dict[str, Any] = {"sets": ["digits"], "request": ["50"], "retrains": 1, "limit": 200, "epochs": 1}
+    command.main(**wanted, out=tmp_path)
+    command.main(**wanted, out=tmp_path, draws=2)
+    first, other = read_cells(tmp_path / "cells.jsonl")
+    assert (first.draw, other.draw) == (0, 1) and first.part == other.part == "full"
+    assert (first.original, first.retrains) == (other.original, other.retrains)
+    assert first.unlearned["bytes"] == other.unlearned["bytes"] and first.unlearned != other.unlearned
+
+
 def test_requests_in_a_row_never_name_a_row_twice_and_go_on_from_the_last_model(tmp_path: Path) -> None:
     content = {"data": {"source": "digits", "limit": 200}, "train": {"epochs": 1}, "forget": {"samples": 60}, "seed": 1}
     prepare(check(content, Job, origin="test"), origin=tmp_path / "job.yaml", out=tmp_path / "run", threads=1)

@@ -98,10 +98,14 @@ class Course:
         self._keep()
         return found
 
-    def unlearn(self, settings: Unlearn) -> tuple[MethodResult, Figures]:
-        """Forget, from the trained model; figures have the `bytes` that it takes, too."""
+    def unlearn(self, settings: Unlearn, *, draw: int = 0) -> tuple[MethodResult, Figures]:
+        """Forget, from the trained model; figures have the `bytes` that it takes, too.
+
+        Each `draw` has other rows in its rounds; 0 has those of the job.
+        """
         self.process.load(self._trained)
-        return self._perform(settings, self.task)
+        seed = derive(self.task.seed, "draw", draw) if draw else self.task.seed
+        return self._perform(settings, replace(self.task, seed=seed))
 
     def retrain(self, repeat: int = 1) -> Figures:
         """Train from fresh parameters on the rows that remain, from a seed of its own each time."""

@@ -32,6 +32,7 @@ def main(
     seed: Annotated[list[int] | None, typer.Option(help="Repeatable. [0]")] = None,
     robustness: Annotated[bool, typer.Option(help="Go through models that were trained in other ways.")] = False,
     retrains: Annotated[int, typer.Option(min=1, help="Retrains of every original model.")] = 3,
+    draws: Annotated[int, typer.Option(min=1, help="Runs of every part, with other rows in their rounds.")] = 1,
     limit: Annotated[int | None, typer.Option(help="So many training rows.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Of the original training.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for cells.jsonl and table.md.")] = Path("runs/scaling"),
@@ -43,7 +44,8 @@ def main(
     cells = read_cells(kept)
     trainings = list(TRAININGS) if robustness else ["as it is"]
     for group in itertools.starmap(Group, itertools.product(sets, request, trainings, seed or [0])):
-        wanted = [one for one in parts if (group, one) not in {(cell.group, cell.part) for cell in cells}]
+        done = {(cell.part, cell.draw) for cell in cells if cell.group == group}
+        wanted = [one for one in itertools.product(parts, range(draws)) if one not in done]
         if not wanted or not group.sensible:
             continue
         folder = out / "run"

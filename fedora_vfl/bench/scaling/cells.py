@@ -25,6 +25,8 @@ PARTS: dict[str, dict[str, Any]] = {
     "a push that may raise L_r": {"scales": {"projected": False}},
     "half the step": {"scales": {"step": 0.015}},
     "twice the step": {"scales": {"step": 0.06}},
+    "half of the rounds push": {"scales": {"push_share": 0.5}},
+    "half of the rounds push, shorter steps": {"scales": {"push_share": 0.5, "step": 0.025}},
     "pushed half-way": {"scales": {"ceiling": 0.5}},
     "no falling steps": {"scales": {"decay": False}},
     "no guard": {"scales": {"guard": False}},

@@ -27,6 +27,7 @@ class Cell:
     retrains: list[Figures] = field(hash=False)
     stopped: str = ""
     seconds: float = 0.0  # of computing, in one process
+    draw: int = 0  # of the rows of the rounds
 
     @property
     def bytes_share(self) -> float:
@@ -35,9 +36,15 @@ class Cell:
 
 
 def measure(
-    group: Group, parts: Sequence[str], folder: Path, *, retrains: int, limit: int | None, epochs: int | None
+    group: Group,
+    tries: Sequence[tuple[str, int]],
+    folder: Path,
+    *,
+    retrains: int,
+    limit: int | None,
+    epochs: int | None,
 ) -> Iterator[Cell]:
-    """Train, retrain, and try each part."""
+    """Train, retrain, and try each part with each draw of the rounds' rows."""
     torch.set_num_threads(1)  # as every party of a cluster that a run is to equal
     prepare(group.job(limit=limit, epochs=epochs), origin=folder / "scaling.yaml", out=folder, threads=1)
     course = Course(folder)
@@ -47,10 +54,10 @@ def measure(
             course.ask(wrong[:1])
     original = course.train()
     anew = [course.retrain(repeat) for repeat in range(1, retrains + 1)]
-    for part in parts:
+    for part, draw in tries:
         began = time.monotonic()
-        ending, found = course.unlearn(Fedora(**PARTS[part]))
-        yield Cell(group, part, original, found, anew, ending.stopped, time.monotonic() - began)
+        ending, found = course.unlearn(Fedora(**PARTS[part]), draw=draw)
+        yield Cell(group, part, original, found, anew, ending.stopped, time.monotonic() - began, draw)
 
 
 def read_cells(path: Path) -> list[Cell]:

@@ -86,7 +86,7 @@ def gap(cells: Sequence[Cell], bar: Bar) -> Gap | None:
 
 
 def lines(cells: Sequence[Cell]) -> Iterator[list[str]]:
-    """Yield a line per set, request, part and training: means over seeds."""
+    """Yield a line per set, request, part and training: means over seeds and draws."""
     groups: dict[tuple[str, ...], list[Cell]] = {}
     for cell in cells:
         group = cell.group
