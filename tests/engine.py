@@ -111,13 +111,12 @@ class Engine:
                 self.stop()
                 raise NoEngine(f"the Docker daemon does not start here: {said[-1] if said else 'it says nothing'}")
             time.sleep(0.2)  # between two looks, not instead of one
+        self._empty()  # of what tests that were killed have left
 
     def stop(self) -> None:
         """End the containers and the daemon and leave nothing behind but the cache."""
         if self._daemon and self._daemon.poll() is None:
-            if containers := self.docker("ps", "--all", "--quiet", check=False).stdout.split():
-                self.docker("rm", "--force", "--volumes", *containers, check=False)
-            self.docker("volume", "prune", "--force", check=False)
+            self._empty()
             self._daemon.terminate()
             try:
                 self._daemon.wait(STOP_SECONDS)
@@ -125,6 +124,13 @@ class Engine:
                 self._daemon.kill()
                 self._daemon.wait()
         self._clear()
+
+    def _empty(self) -> None:
+        """Remove all containers and volumes."""
+        if containers := self.docker("ps", "--all", "--quiet", check=False).stdout.split():
+            self.docker("rm", "--force", "--volumes", *containers, check=False)
+        if volumes := self.docker("volume", "ls", "--quiet", check=False).stdout.split():
+            self.docker("volume", "rm", "--force", *volumes, check=False)
 
     def _clear(self) -> None:
         """Remove what this engine, or one that was killed in this folder, has left in the system."""
