@@ -566,9 +566,7 @@ class Role(ABC):
         """End a phase: agree on what its rule has to agree on, and report."""
         state, rule, report = self.state, now.rule, now.report
         await rule.exchange(self.end_of(phase, report))
-        report.figures.update(rule.finish())
-        if phase.update.WhichOneof("rule") == "retreat":
-            state.retreat_statistics(phase.update.retreat.share)
+        report.figures.update(state.finish(rule))
         if now.before:
             report.change_squared = state.change_squared(now.before)
             state.learned_from(phase.over)

@@ -26,7 +26,7 @@ from party.models import perceptrons
 from party.privacy import Releases
 from party.randomness import drawing
 from party.tensor_files import flatten, read_tensors, restore, write_tensors
-from party.updates import RuleMemory
+from party.updates import Rule, RuleMemory
 from protos.fedora.v1.exchange_pb2 import Order
 from protos.fedora.v1.phase_pb2 import Phase, Samples
 
@@ -203,10 +203,17 @@ class PartyState:
         """Return the running statistics of batch norm."""
         return [one for one in self.networks.buffers() if one.is_floating_point()]
 
-    def retreat_statistics(self, share: float) -> None:
-        """Take running statistics back with the parameters: those of one model make nonsense of another's."""
-        for now, then in zip(self.statistics(), self.memory.statistics, strict=True):
-            now.add_(then - now, alpha=share)
+    def finish(self, rule: Rule) -> dict[str, float]:
+        """End a phase's rule and return its figures.
+
+        Where it takes parameters back, running statistics go back with them: those of one model make nonsense of
+        another's.
+        """
+        figures = rule.finish()
+        if rule.update.HasField("retreat"):
+            for now, then in zip(self.statistics(), self.memory.statistics, strict=True):
+                now.add_(then - now, alpha=rule.update.retreat.share)
+        return figures
 
     def change_squared(self, before: list[Tensor]) -> float:
         """Return ‖θ − θ_before‖², in double precision."""

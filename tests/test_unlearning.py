@@ -21,6 +21,8 @@ from fedora_vfl.errors import CertificateError, SettingsError
 from fedora_vfl.sampling.seeds import derive
 from fedora_vfl.settings.federation import load_federation
 from party.state import PartyState
+from party.updates import rule_for
+from protos.fedora.v1.phase_pb2 import Retreat, Update
 from tests import reference
 from tests.conftest import as_job, pinned_keys, run, write_people
 from tests.test_command_line import fedora
@@ -305,7 +307,7 @@ def test_batch_norm_s_statistics_are_taken_back_as_far_as_the_parameters() -> No
     state.begin()
     norm(torch.tensor([[4.0, -2.0], [8.0, 2.0]]))
     moved = [one.clone() for one in state.statistics()]
-    state.retreat_statistics(0.5)
+    state.finish(rule_for(Update(retreat=Retreat(share=0.5)), state.networks.parameters(), state.memory))
     for now, far, then in zip(state.statistics(), moved, (torch.zeros(2), torch.ones(2)), strict=True):
         torch.testing.assert_close(now, (far + then) / 2)
 

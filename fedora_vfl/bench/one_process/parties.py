@@ -164,7 +164,7 @@ class OneProcess:
         self._settle(phase, rules, report)
         if phase.update.observe.record and drawn:
             self.active.recorded[phase.over.set] = torch.cat(drawn), torch.cat(kept)
-        figures = {name: rule.finish() for name, rule in rules.items()}
+        figures = {name: self.states[name].finish(rule) for name, rule in rules.items()}
         figures[ACTIVE] |= report.figures
         change = sum(state.change_squared(before[name]) for name, state in self.states.items())
         self.reports.append(report)
