@@ -9,7 +9,6 @@ from torch import Tensor
 
 from fedora_vfl.certificates.statement import request_secret
 from fedora_vfl.errors import DataError, PartyError, SettingsError
-from fedora_vfl.wire.link import begin_writing
 from party import losses
 from party.assessment import OF_FORGOTTEN, Assessor
 from party.audit import Auditor
@@ -145,7 +144,6 @@ class Active(Role):
         for answer, exchange in zip(found.answers, self.exchanges, strict=True):
             gradient = self.noise.apply(self.consent.sendable(answer), answered, phase.number, step, exchange.link.peer)
             await exchange.send(Kind.GRADIENT, phase, step, gradient, answered, timeout=timeout)
-        await begin_writing()
         if phase.joint.forget:
             await messages.agree(found.omega, most=rule.most, step=step)
         told.change_squared = descend(self.state, rule, found.g, found.gradients, found.omega)
@@ -275,7 +273,7 @@ class Active(Role):
             party = exchange.link.peer
             gradient = self.noise.apply(self.consent.sendable(gradients[party]), rows, phase.number, step, party)
             await exchange.send(Kind.GRADIENT, phase, step, gradient, rows, timeout=timeout)
-        await begin_writing()
+        await asyncio.sleep(0)  # links read on before this party computes its own step
 
     def _finite(self, loss: float, phase: Phase, step: int) -> float:
         """Pass a loss on, unless there is nothing to learn from it."""

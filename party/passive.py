@@ -1,5 +1,6 @@
 """The passive role: send embeddings, get gradients, never see a label. It dials out and listens nowhere."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import zip_longest
@@ -12,12 +13,12 @@ from fedora_vfl.certificates.attestation import SECRET_BYTES
 from fedora_vfl.errors import PartyError, SettingsError
 from fedora_vfl.wire import tensors
 from fedora_vfl.wire.channels import Secured, check_right_service, dial, path, reach
-from fedora_vfl.wire.link import READ_AHEAD, Link, begin_writing
+from fedora_vfl.wire.link import READ_AHEAD, Link
 from fedora_vfl.wire.protocol import MOST_OVERLAP, PROTOCOL
 from fedora_vfl.wire.tls import Member
 from party.batches import PARTS, end_of_part, part, parts_of
 from party.exchange import ExchangeLink, TensorExchange, expect
-from party.given_gradient import with_gradient
+from party.given_gradient import go_back
 from party.handed_request import as_bits, handed_rows
 from party.joint_round import HELD_OUT, descend, embed_parts
 from party.request import ROW_BYTES, check_rows
@@ -99,7 +100,7 @@ class Passive(Role):
             rule.step()
             for _ in range(1, schedule.local_steps):
                 again = self.noise.clipped(self.state.embed(one.rows, one.phase, one.step).cpu())
-                torch.autograd.backward(with_gradient(again, one.gradient))
+                go_back(again, one.gradient)
                 rule.step()
 
         steps, batch = part(phase, drawn), None
@@ -109,8 +110,8 @@ class Passive(Role):
             embedding = self.consent.sendable(self.state.embedded(batch, earlier).cpu())
             embedding = self.noise.apply(embedding, rows, phase.number, step)
             await exchange.send(Kind.EMBEDDING, phase, step, embedding, rows, timeout=timeout)
-            # The next batch is made ready while the active party works on this one.
-            await begin_writing()
+            # The link reads on, and the next batch is made ready, while the active party works on this one.
+            await asyncio.sleep(0)
             batch = self.state.batch(following[1], phase, following[0]) if following else None
             if rule.needs_gradients:
                 self.unanswered.append(Unanswered(phase, step, rows, report.rows, embedding, earlier))
@@ -131,7 +132,7 @@ class Passive(Role):
         timeout = self.context.federation.deadlines.step
         gradient = await exchange.receive(Kind.GRADIENT, one.phase, one.step, one.rows, timeout=timeout)
         gradient = self.consent.gradient(gradient, one.phase, rows=one.of_rows, sender=exchange.link.peer)
-        torch.autograd.backward(with_gradient(one.embedding, gradient))
+        go_back(one.embedding, gradient)
         return Late(one.phase, one.step, one.rows, gradient, one.earlier.gradients() if one.earlier else [])
 
     async def settle(self) -> None:

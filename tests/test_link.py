@@ -7,8 +7,9 @@ import grpc
 import pytest
 
 from fedora_vfl.errors import PartyError
-from fedora_vfl.wire.link import READ_AHEAD, Link, begin_writing, one_arrived
+from fedora_vfl.wire.link import READ_AHEAD, Link, one_arrived
 from fedora_vfl.wire.meter import Meter, Packed
+from fedora_vfl.wire.started import Started
 from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.meter_pb2 import Kind
 
@@ -73,10 +74,9 @@ def test_messages_arrive_in_order_and_both_ways_are_counted() -> None:
     assert counted == {"here": 11, "there": 3}
 
 
-def test_posting_goes_on_while_the_message_leaves() -> None:
+def test_a_posted_message_begins_to_leave_at_once_while_its_sender_goes_on() -> None:
     async def scenario(link: Link[str, str], pipe: Pipe) -> None:
         await link.post("one")
-        await begin_writing()
         assert pipe.writing == 1 and not pipe.written
         pipe.gate.set()
         await link.post("two")
@@ -199,7 +199,9 @@ def test_an_answer_begins_to_leave_before_the_link_reads_on() -> None:
         link = link_to("there", pipe)
         asyncio.get_running_loop().call_soon(pipe.gate.set)  # once somebody waits
         await link.receive(timeout=60)
-        await link.send("answer")
+        await link.post("answer")
+        assert order == ["read", "write"]
+        await asyncio.sleep(0)
         assert order == ["read", "write", "read"]
         link.close()
 
@@ -220,3 +222,45 @@ def test_whoever_gives_up_waiting_does_not_wake_or_silence_the_next() -> None:
         assert given_up.cancelled()
 
     asyncio.run(scenario())
+
+
+def test_a_write_that_grpc_cancels_is_a_lost_peer() -> None:
+    async def scenario(link: Link[str, str], pipe: Pipe) -> None:
+        async def write(message: bytes) -> None:
+            await asyncio.sleep(0)
+            raise asyncio.CancelledError
+
+        pipe.write = write  # type: ignore[method-assign]
+        await link.post("one")
+        with pytest.raises(PartyError, match="there is gone"):
+            await link.post("two")
+
+    play(scenario)
+
+
+def test_what_is_started_runs_to_its_first_wait_at_once_and_then_by_itself() -> None:
+    async def run() -> None:
+        gate, seen = asyncio.Event(), list[str]()
+
+        async def work(end: Exception | None) -> int:
+            seen.append("begun")
+            await gate.wait()
+            await asyncio.sleep(0)
+            seen.append("ended")
+            if end:
+                raise end
+            return 7
+
+        good, bad = Started(work(None)), Started(work(ValueError("no")))
+        assert seen == ["begun", "begun"] and not good.is_done
+        assert not await good.wait(0)
+        giving_up = asyncio.create_task(good.wait())
+        await asyncio.sleep(0)
+        giving_up.cancel()
+        gate.set()
+        assert await good.wait() and await bad.wait()
+        assert good.result() == 7 and seen.count("ended") == 2
+        with pytest.raises(ValueError, match="no"):
+            bad.result()
+
+    asyncio.run(run())

@@ -21,6 +21,7 @@ from fedora_vfl.sampling.seeds import derive
 from party import models
 from party.augmentation import augment
 from party.batches import SampleSets, draw
+from party.given_gradient import go_back, gradients_given
 from party.losses import of_batch, per_sample, reduce, uncertainty
 from party.models import perceptrons
 from party.updates import RULES, RuleMemory, rule_for
@@ -626,3 +627,19 @@ def test_a_top_model_sees_only_what_is_positive_in_embeddings() -> None:
     embeddings = random(4, 6)
     assert network(embeddings).shape == (4, 3)
     assert torch.equal(network(embeddings), network(embeddings.clamp(min=0)))
+
+
+def test_going_back_from_a_gradient_that_was_sent_is_torchs_own_way_to_the_bit() -> None:
+    network, batch, gradient = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.ReLU()), random(9, 5), random(9, 7)
+    parameters, beside = list(network.parameters()), torch.zeros(3, requires_grad=True)
+    torch.autograd.backward(network(batch), gradient)
+    wanted = [one.grad for one in parameters]
+    output = network(batch)
+    *found, unreached = gradients_given([*parameters, beside], output, gradient)
+    assert unreached is None
+    for one in parameters:
+        one.grad = None
+    go_back(output, gradient)
+    for first, other, direct in zip(wanted, found, [one.grad for one in parameters], strict=True):
+        assert first is not None and other is not None and direct is not None
+        assert torch.equal(first, other) and torch.equal(first, direct)

@@ -14,6 +14,7 @@ from fedora_vfl.wire.channels import LARGEST_EXCHANGE_BYTES
 from fedora_vfl.wire.meter import Meter, Packed
 from fedora_vfl.wire.pieces import cut, is_piece, read_piece
 from fedora_vfl.wire.protocol import COORDINATOR, MOST_OVERLAP, MOST_REQUESTED_IDS, is_name
+from fedora_vfl.wire.started import Started
 from fedora_vfl.wire.tensors import read_varint
 from protos.fedora.v1.control_pb2 import FromCoordinator, FromParty
 from protos.fedora.v1.failure_pb2 import Failure
@@ -32,9 +33,6 @@ MOST_FIRST_BYTES = 16 * 1024  # of the message in which a caller says who it is
 # All that gRPC raises when a stream has ended in one way or another.
 BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 LAST_WRITE_SECONDS = 1.0
-# Turns that a reader lets pass before it reads on, where the other end will say no more before it is answered: one for
-# whoever waited to compute the answer, one for the answer to begin to leave. To begin a read takes its time, too.
-ASIDE = 2
 CALLER = "a caller"  # who has not said its name yet
 
 
@@ -74,7 +72,7 @@ class Link(Generic[Sent, Received]):
         # Bytes that are due in the next message, whether it is waited for, and whether that has changed.
         self._due, self._wanted, self._asked = 0, False, asyncio.Event()
         self._waiter: asyncio.Future[None] | None = None
-        self._writing: asyncio.Task[PartyError | None] | None = None
+        self._writing: Started[PartyError | None] | None = None
         self._answer_first = False  # whether the one who waits will answer what comes, and nothing else is due before
         self._reader = asyncio.create_task(self._read_ahead())
 
@@ -82,7 +80,7 @@ class Link(Generic[Sent, Received]):
         """Wait until the other side has gone, or this side has closed, and nothing is being written any more."""
         await asyncio.wait([self._reader])
         if self._writing:
-            await asyncio.wait([self._writing], timeout=LAST_WRITE_SECONDS)
+            await self._writing.wait(LAST_WRITE_SECONDS)
 
     async def send(self, message: Sent, *, timeout: float | None = None) -> None:
         """Send one message; the peer must take it within `timeout` seconds."""
@@ -90,18 +88,16 @@ class Link(Generic[Sent, Received]):
         await self._written(timeout)
 
     async def post(self, message: Sent, *, timeout: float | None = None) -> None:
-        """Send one message, once the one before it has left, while the caller goes on.
-
-        It begins to leave when the caller next waits; see `begin_writing`. If that fails, the next call says so.
-        """
-        await self._written(timeout)
+        """Begin to send one message, once the one before it has left, and go on; if it fails, the next call says so."""
+        if self._writing:
+            await self._written(timeout)
         packed = self._pack(message)
         if len(packed.data) > LARGEST_EXCHANGE_BYTES:  # it would not be read
             reason = f"has {len(packed.data)} bytes to send in one message; allowed: up to {LARGEST_EXCHANGE_BYTES}"
             raise PartyError(self.me, reason)
         reached(self._at_send)
         self.meter.count(self.me, self.peer, packed)
-        self._writing = asyncio.create_task(self._write(packed.data))
+        self._writing = Started(self._write(packed.data))
 
     async def receive(self, *, timeout: float | None = None, most: int | None = None) -> Received:
         """Return the next message; it must come within `timeout` seconds, and one over `most` bytes is not read."""
@@ -157,9 +153,8 @@ class Link(Generic[Sent, Received]):
         The write itself goes on if the caller is cancelled or out of timeout: gRPC would end the whole stream with it.
         """
         # A loop, because whoever else waited to send may have begun before this caller woke up.
-        while self._writing and not self._writing.done():
-            done, _ = await asyncio.wait([self._writing], timeout=timeout)
-            if not done:
+        while self._writing and not self._writing.is_done:
+            if not await self._writing.wait(timeout):
                 raise self._silent(f"took no message for {timeout:g} s")
         if self._writing and (error := self._writing.result()):
             raise error
@@ -169,7 +164,7 @@ class Link(Generic[Sent, Received]):
         try:
             for part in cut(data) if self._in_pieces else (data,):
                 await self._stream.write(part)
-        except BROKEN:
+        except (*BROKEN, asyncio.CancelledError):  # by gRPC: nobody here cancels a write
             return self._lost()
         return None
 
@@ -188,7 +183,7 @@ class Link(Generic[Sent, Received]):
                 self._make_room()
             if self._waiter and not self._waiter.done():
                 self._waiter.set_result(None)
-                for _ in range(ASIDE if self._answer_first else 0):
+                if self._answer_first:  # to begin a read takes its time, too
                     await asyncio.sleep(0)
             if not isinstance(data, bytes):
                 return
@@ -273,12 +268,6 @@ def _end(waiter: "asyncio.Future[None]") -> None:
     """Give up a wait whose time is over."""
     if not waiter.done():
         waiter.set_exception(TimeoutError())
-
-
-async def begin_writing() -> None:
-    """Let what was posted begin to leave, and then links read on, before the caller computes for long."""
-    for _ in range(ASIDE):
-        await asyncio.sleep(0)
 
 
 async def read_first(

@@ -11,7 +11,7 @@ from torch.nn import Parameter
 
 from party.clock import Clock
 from party.exchange import ExchangeLink
-from party.given_gradient import with_gradient
+from party.given_gradient import gradients_given
 from protos.fedora.v1.phase_pb2 import Phase, Report, Update
 
 
@@ -94,6 +94,9 @@ def gradients_of(parameters: Sequence[Tensor], output: Tensor, gradient: Tensor 
     """Return the gradient of an output for every parameter, 0 where it does not reach; nothing for no rows."""
     if output.dim() and not len(output):
         return []
-    end = output if gradient is None else with_gradient(output, gradient)
-    found = torch.autograd.grad(end, parameters, allow_unused=True, retain_graph=True)
+    found: Sequence[Tensor | None]
+    if gradient is None:
+        found = torch.autograd.grad(output, parameters, allow_unused=True, retain_graph=True)
+    else:
+        found = gradients_given(parameters, output, gradient)
     return [torch.zeros_like(θ) if one is None else one for θ, one in zip(parameters, found, strict=True)]

@@ -55,8 +55,12 @@ class Float32(_PlainValues):
         import torch
 
         if not rows * width:
-            return self.decode(data, rows, width)
+            return torch.empty(rows, width)
         return torch.frombuffer(data, dtype=torch.float32).view(rows, width)
+
+    def decode(self, data: memoryview, rows: int, width: int) -> "Tensor":
+        """Copy the values to memory of their own, for the reason that others have."""
+        return self.view(data, rows, width).clone()
 
 
 @register
