@@ -29,7 +29,7 @@ from party.updates import JointRounds, Rule
 from party.updates.dual_messages import DualMessages
 from protos.fedora.v1.control_pb2 import Assess, Assessment, Ids, Request, Setup
 from protos.fedora.v1.exchange_pb2 import Forget, Order, Parcel
-from protos.fedora.v1.meter_pb2 import Kind
+from protos.fedora.v1.meter_pb2 import EMBEDDING, GRADIENT
 from protos.fedora.v1.phase_pb2 import Phase, Progress, Report
 
 PROGRESS_SECONDS = 1.0
@@ -143,7 +143,7 @@ class Active(Role):
         answered = rows[: phase.joint.forget + phase.joint.remaining]
         for answer, exchange in zip(found.answers, self.exchanges, strict=True):
             gradient = self.noise.apply(self.consent.sendable(answer), answered, phase.number, step, exchange.link.peer)
-            await exchange.send(Kind.GRADIENT, phase, step, gradient, answered, timeout=timeout)
+            await exchange.send(GRADIENT, phase, step, gradient, answered, timeout=timeout)
         if phase.joint.forget:
             await messages.agree(found.omega, most=rule.most, step=step)
         told.change_squared = descend(self.state, rule, found.g, found.gradients, found.omega)
@@ -261,7 +261,7 @@ class Active(Role):
     ) -> dict[str, Tensor]:
         """Return every passive party's embedding of one batch."""
         timeout = self.context.federation.deadlines.step
-        sent = await collect(online, Kind.EMBEDDING, phase, step, rows, timeout=timeout)
+        sent = await collect(online, EMBEDDING, phase, step, rows, timeout=timeout)
         return {party: self.consent.embedding(one, phase, sender=party) for party, one in sent.items()}
 
     async def _answer(
@@ -272,7 +272,7 @@ class Active(Role):
         for exchange in online:
             party = exchange.link.peer
             gradient = self.noise.apply(self.consent.sendable(gradients[party]), rows, phase.number, step, party)
-            await exchange.send(Kind.GRADIENT, phase, step, gradient, rows, timeout=timeout)
+            await exchange.send(GRADIENT, phase, step, gradient, rows, timeout=timeout)
         await asyncio.sleep(0)  # links read on before this party computes its own step
 
     def _finite(self, loss: float, phase: Phase, step: int) -> float:

@@ -29,7 +29,7 @@ from party.updates.dual_messages import DualMessages
 from party.updates.rule import gradients_of
 from protos.fedora.v1.control_pb2 import Request
 from protos.fedora.v1.exchange_pb2 import DESCRIPTOR, Forget, Greeting, Order, Parcel
-from protos.fedora.v1.meter_pb2 import Kind
+from protos.fedora.v1.meter_pb2 import EMBEDDING, GRADIENT
 from protos.fedora.v1.phase_pb2 import Phase, Report
 
 OPEN = DESCRIPTOR.services_by_name["Exchange"].methods_by_name["Open"]
@@ -109,7 +109,7 @@ class Passive(Role):
             batch = self.state.batch(rows, phase, step) if batch is None else batch
             embedding = self.consent.sendable(self.state.embedded(batch, earlier).cpu())
             embedding = self.noise.apply(embedding, rows, phase.number, step)
-            await exchange.send(Kind.EMBEDDING, phase, step, embedding, rows, timeout=timeout)
+            await exchange.send(EMBEDDING, phase, step, embedding, rows, timeout=timeout)
             # The link reads on, and the next batch is made ready, while the active party works on this one.
             await asyncio.sleep(0)
             batch = self.state.batch(following[1], phase, following[0]) if following else None
@@ -130,7 +130,7 @@ class Passive(Role):
         """Wait for the gradient of the oldest batch that has none yet."""
         (exchange,), one = self.exchanges, self.unanswered.popleft()
         timeout = self.context.federation.deadlines.step
-        gradient = await exchange.receive(Kind.GRADIENT, one.phase, one.step, one.rows, timeout=timeout)
+        gradient = await exchange.receive(GRADIENT, one.phase, one.step, one.rows, timeout=timeout)
         gradient = self.consent.gradient(gradient, one.phase, rows=one.of_rows, sender=exchange.link.peer)
         go_back(one.embedding, gradient)
         return Late(one.phase, one.step, one.rows, gradient, one.earlier.gradients() if one.earlier else [])
@@ -152,10 +152,10 @@ class Passive(Role):
                 self.noise.apply(self.consent.sendable(one.cpu()), its, phase.number, step, name)
                 for one, its, name in found
             ]
-            await exchange.send(Kind.EMBEDDING, phase, step, torch.cat(sent), rows, timeout=timeout)
+            await exchange.send(EMBEDDING, phase, step, torch.cat(sent), rows, timeout=timeout)
             if isinstance(rule, JointRounds):
                 answered = rows[: phase.joint.forget + phase.joint.remaining]
-                gradient = await exchange.receive(Kind.GRADIENT, phase, step, answered, timeout=timeout)
+                gradient = await exchange.receive(GRADIENT, phase, step, answered, timeout=timeout)
                 gradient = torch.cat(
                     [
                         self.consent.gradient(its, phase, rows=len(its), sender=exchange.link.peer)
