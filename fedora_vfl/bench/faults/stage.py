@@ -17,6 +17,7 @@ from fedora_vfl.bench.faults.scenarios import PARTIES, ROWS
 from fedora_vfl.bench.faults.striking import Orders, plugin
 from fedora_vfl.bench.hosts.network import HostLine, Network
 from fedora_vfl.bench.hosts.placement import COORDINATOR_PORT, EVERYWHERE, move, starters
+from fedora_vfl.bench.warm import WarmStart
 from fedora_vfl.cluster.local import LocalCluster
 from fedora_vfl.cluster.preparation import JOB_FILE, prepare
 from fedora_vfl.errors import SettingsError
@@ -138,8 +139,17 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def opened(folder: Path, content: dict[str, Any], *, hosts: bool) -> AsyncIterator[Stage]:
-    """Start the cluster of a scenario in a folder; all of its processes end with it."""
+async def opened(
+    folder: Path, content: dict[str, Any], *, hosts: bool, starting: WarmStart | None = None
+) -> AsyncIterator[Stage]:
+    """Start the cluster of a scenario in a folder; all of its processes end with it.
+
+    Args:
+        folder: For all of its files.
+        content: The scenario's job.
+        hosts: Whether every member has a host of its own.
+        starting: How members are started, unless each imports for itself.
+    """
     (folder / "orders").mkdir(parents=True)
     write_table(folder / "table.parquet", parties=PARTIES, rows=ROWS)
     data = {"source": "parquet", "path": str(folder / "table.parquet"), "id": "id", "parties": PARTIES}
@@ -162,7 +172,7 @@ async def opened(folder: Path, content: dict[str, Any], *, hosts: bool) -> Async
         if hosts:
             programs[COORDINATOR] += ["--listen", f"{EVERYWHERE}:{COORDINATOR_PORT}"]
         where = starters(federation, network) if network else None
-        async with LocalCluster(run, federation, programs=programs, hosts=where) as cluster:
+        async with LocalCluster(run, federation, programs=programs, hosts=where, starting=starting) as cluster:
             stage = Stage(folder, cluster, federation, network)
             keeping_up = asyncio.create_task(stage.supervise())
             try:
