@@ -179,7 +179,8 @@ def _leave(waiting: selectors.BaseSelector) -> None:
 
 def main() -> None:
     """Import what members need, then fork whenever asked to."""
-    for module in ("coordinator.serving", "party.process", "party.data.tables", "party.alive", "pandas"):
+    parties = ("party.process", "party.data.tables", "party.alive", "pandas")
+    for module in (*parties, "coordinator.serving", "fedora_vfl.cluster.submission"):
         importlib.import_module(module)
 
     gc.freeze()  # what is there now is never rubbish: pages stay shared

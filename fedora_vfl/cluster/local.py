@@ -181,7 +181,7 @@ class LocalCluster:
         `hosts` are the words that, put before some member's command, run it on a host of its own; `starting` is another
         way to start a process than `start_process`.
         """
-        self._starting = starting
+        self.starting = starting or start_process
         self._folder, self.federation, self._hosts = folder, federation, hosts or {}
         self._programs = {COORDINATOR: ["coordinator"], **{name: ["party"] for name in federation.parties}}
         self._programs.update({name: list(program) for name, program in (programs or {}).items()})
@@ -272,8 +272,7 @@ class LocalCluster:
         # A member that is started again goes on with its log.
         with path.open("ab" if name in self.processes else "wb") as log:
             words = [sys.executable, "-m", *program, "--config", str(config), "--end-with-parent"]
-            start = self._starting or start_process
-            self.processes[name] = await start([*self._hosts.get(name, ()), *words], log)
+            self.processes[name] = await self.starting([*self._hosts.get(name, ()), *words], log)
 
     def _epitaph(self, name: str, code: int) -> FedoraError:
         """Say why a process ended: its own last words if it had any."""

@@ -101,21 +101,23 @@ class Stage:
             await self._cluster.start(name)
             await asyncio.sleep(random.uniform(0.0, 0.1))
 
-    async def user(self, results: Path, patience: float, *, id: str = "") -> asyncio.subprocess.Process:
-        """Submit the scenario's job, or follow one, as a user would on the coordinator's machine."""
+    async def user(
+        self, results: Path, patience: float, *, id: str = ""
+    ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader]:
+        """Submit the scenario's job, or follow one, as a user would on the coordinator's machine; return what it says.
+
+        Its events and its errors come by one pipe.
+        """
         address = self._federation.coordinator.address
-        words = [sys.executable, "-m", "fedora_vfl.bench.faults.user", address, str(results), str(patience), id]
-        started = self.network.command(COORDINATOR, *words) if self.network else words
-        process = await asyncio.create_subprocess_exec(
-            *started,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        assert process.stdin
-        process.stdin.write((self.run / JOB_FILE).read_bytes())
-        process.stdin.close()
-        return process
+        settings = [address, str(self.run / JOB_FILE), str(results), str(patience), id]
+        words = [sys.executable, "-m", "fedora_vfl.bench.faults.user", *settings]
+        ours, theirs = os.pipe()
+        said = asyncio.StreamReader()
+        loop = asyncio.get_running_loop()
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(said), os.fdopen(ours, "rb"))
+        with os.fdopen(theirs, "wb") as pipe:
+            started = self.network.command(COORDINATOR, *words) if self.network else words
+            return await self._cluster.starting(started, pipe), said
 
     def commits(self, member: str) -> list[Path]:
         """Return the files of a party's commits, the newest last."""

@@ -279,18 +279,21 @@ class Run:
     async def _work(self) -> Course:
         while True:
             self._left = False
-            self._user = user = await self._stage.user(self.results, PATIENCE, id=self._id)
-            assert user.stdout and user.stderr
-            async for line in user.stdout:
+            self._user, said = await self._stage.user(self.results, PATIENCE, id=self._id)
+            errors = []
+            async for line in said:
                 moment, _, what = line.decode().strip().partition(" ")
+                if not moment[:1].isdigit():
+                    errors.append(line.decode().strip())
+                    continue
                 if what.startswith("submitted"):
                     self._id = what.split()[1]
                 self._events.append((float(moment), what))
                 self.begun.set()
-            error, code = (await user.stderr.read()).decode().strip(), await user.wait()
+            code = await self._user.wait()
             if not self._left:
                 self._events.append((time.time(), "ended"))
-                return Course(tuple(self._events), code, error)
+                return Course(tuple(self._events), code, " ".join(errors))
 
 
 async def _befall(stage: Stage, struck: Struck, seconds: float, runs: Sequence[Run]) -> None:
