@@ -84,18 +84,20 @@ class Link(Generic[Sent, Received]):
         if self._writing:
             await asyncio.wait([self._writing], timeout=LAST_WRITE_SECONDS)
 
-    async def send(self, message: Sent, *, timeout: float | None = None) -> None:
-        """Send one message; the peer must take it within `timeout` seconds."""
-        await self.post(message, timeout=timeout)
+    async def send(self, message: Sent, *, timeout: float | None = None, phase: tuple[str, int] | None = None) -> None:
+        """Send one message; the peer must take it within `timeout` seconds. It may belong to an earlier `phase`."""
+        await self.post(message, timeout=timeout, phase=phase)
         await self._written(timeout)
 
-    async def post(self, message: Sent, *, timeout: float | None = None) -> None:
+    async def post(self, message: Sent, *, timeout: float | None = None, phase: tuple[str, int] | None = None) -> None:
         """Send one message, once the one before it has left, while the caller goes on.
 
         It begins to leave when the caller next waits; see `begin_writing`. If that fails, the next call says so.
         """
         await self._written(timeout)
         packed = self._pack(message)
+        if phase and not packed.phase:
+            packed = packed._replace(phase=phase)
         if len(packed.data) > LARGEST_EXCHANGE_BYTES:  # it would not be read
             reason = f"has {len(packed.data)} bytes to send in one message; allowed: up to {LARGEST_EXCHANGE_BYTES}"
             raise PartyError(self.me, reason)
