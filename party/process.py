@@ -256,9 +256,12 @@ class PartyProcess:
     async def _work_off(self, link: ControlLink, message: FromCoordinator) -> None:
         """Answer a request, and then those that were sent ahead meanwhile."""
         await self._answer(link, message)
-        while self._ahead:
-            await self._answer(link, self._ahead.popleft())
-        await self._committed()
+        while True:
+            while self._ahead:
+                await self._answer(link, self._ahead.popleft())
+            await self._committed()
+            if not self._ahead:  # else it came while the last commit was being written
+                return
 
     def _open_books(self, setup: FromCoordinator) -> None:
         """Begin a job with books that have nothing but its first request, and the greeting if no job came before it.
