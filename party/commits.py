@@ -9,7 +9,8 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ from fedora_vfl.errors import DataError, PartyError
 from fedora_vfl.fault_points import reached
 from fedora_vfl.storage import make_private_folder, remove_unfinished, synchronise, write_atomically
 from fedora_vfl.wire.protocol import COORDINATOR
-from party.state import SETS, copied
+from party.state import ids_in
 from party.tensor_files import flatten, read_tensors, restore, write_tensors
+from protos.fedora.v1.exchange_pb2 import Order
 
-COMMIT_FORMAT = "fedora-commit-1"
+COMMIT_FORMAT = "fedora-commit-2"
 KEPT = 2  # commits that all parties are known to have
 # Commits that all parties are not known to have. A coordinator that keeps the rules says so with its next request.
 MOST_UNCONFIRMED = 32
@@ -76,52 +78,78 @@ class Commits:
             self.erase(job)
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """What a commit holds, as it was at one moment: what the party does meanwhile changes nothing of it."""
+
+    order: Order  # the rows' ids, which never change
+    flat: Any
+    tensors: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> "Snapshot":
+        """Take one of tensors and plain values, in dicts and lists; the party's state is under `state`."""
+        state = dict(content["state"])
+        order = state.pop("order")
+        tensors: dict[str, Tensor] = {}
+        flat = flatten({**content, "state": state}, tensors)
+        # Copies also because two names may stand for one tensor, which safetensors refuses.
+        return cls(order, flat, {name: value.detach().clone() for name, value in tensors.items()})
+
+
 class JobCommits:
     """The commits of one job."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._order = ""  # the digest of the ids that this object has written
+        self._order: Order | None = None  # the ids that this object has written
+        self._order_digest = ""
 
     def write(self, number: int, content: dict[str, Any], *, confirmed: int) -> None:
-        """Make a commit last; earlier ones go, but for two that all parties have.
+        """Make a commit last, as `save` does."""
+        self.save(number, Snapshot.of(content), confirmed=confirmed)
+
+    def save(self, number: int, snapshot: "Snapshot", *, confirmed: int) -> None:
+        """Make a commit last; earlier ones go, but for two that all parties have. Any thread may do it.
 
         Args:
             number: Of the request that it is written after.
-            content: Tensors and plain values, in dicts and lists; the party's state is under `state`.
+            snapshot: What it holds.
             confirmed: The last commit that all parties are known to have.
         """
         if sum(one > confirmed for one in self.numbers()) >= MOST_UNCONFIRMED:
             raise PartyError(COORDINATOR, f"has confirmed none of the last {MOST_UNCONFIRMED} commits")
         reached("commit.before")
         make_private_folder(self._folder)
-        state = dict(content["state"])
-        # Ids are many and never change: they are written once by each process, as a disk may have changed a byte.
-        order = json.dumps({name: state["order"][name] for name in SETS})
-        state["order"] = digest = hashlib.sha256(order.encode()).hexdigest()
-        if digest != self._order:
-            write_atomically(self._folder / _ORDER.format(digest[:16]), order, mode=0o600)
-            self._order = digest
-        tensors: dict[str, Tensor] = {}
-        # Two names may stand for one tensor, which safetensors refuses.
-        flat = flatten(copied({**content, "state": state}), tensors)
-        write_tensors(self._path(number), tensors, {"content": flat}, format=COMMIT_FORMAT, mode=0o600)
+        if snapshot.order is not self._order:
+            # Ids are many and never change: they are written once by each process, as a disk may have changed a byte.
+            self._order_digest = self._write_order(snapshot.order)
+            self._order = snapshot.order
+        description = {"content": snapshot.flat, "order": self._order_digest}
+        write_tensors(self._path(number), snapshot.tensors, description, format=COMMIT_FORMAT, mode=0o600)
         reached("commit.after")
         self._remove(obsolete(self.numbers(), confirmed=confirmed))
+
+    def _write_order(self, order: Order) -> str:
+        """Write the ids of all rows beside the commits, and return their digest."""
+        content = json.dumps(ids_in(order))
+        digest = hashlib.sha256(content.encode()).hexdigest()
+        write_atomically(self._folder / _ORDER.format(digest[:16]), content, mode=0o600)
+        return digest
 
     def read(self, number: int) -> dict[str, Any]:
         """Return what a commit holds."""
         tensors, description = read_tensors(self._path(number), format=COMMIT_FORMAT, what="a commit")
         content: dict[str, Any] = restore(description["content"], tensors)
-        state = content["state"]
-        path = self._folder / _ORDER.format(state["order"][:16])
+        digest = description["order"]
+        path = self._folder / _ORDER.format(digest[:16])
         try:
             order = path.read_bytes()
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-        if hashlib.sha256(order).hexdigest() != state["order"]:
+        if hashlib.sha256(order).hexdigest() != digest:
             raise DataError(f"{path}: is damaged: its content does not fit the digest in the commit")
-        state["order"] = json.loads(order)
+        content["state"]["order"] = json.loads(order)
         return content
 
     def whole(self) -> list[int]:
@@ -133,7 +161,7 @@ class JobCommits:
                 found.append(number)
             except DataError as error:
                 log.warning("a commit is not used: %s", error)
-                self._order = ""  # the file of ids may be what is damaged
+                self._order = None  # the file of ids may be what is damaged
         return found
 
     def numbers(self) -> list[int]:
@@ -151,7 +179,7 @@ class JobCommits:
     def erase(self) -> None:
         """Erase all."""
         shutil.rmtree(self._folder, ignore_errors=True)
-        self._order = ""
+        self._order = None
         try:
             synchronise(self._folder.parent)
         except FileNotFoundError:

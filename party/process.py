@@ -25,7 +25,7 @@ from fedora_vfl.wire.meter import Meter, Packed, Totals
 from fedora_vfl.wire.protocol import COORDINATOR, PROTOCOL, VERSION
 from fedora_vfl.wire.tls import COORDINATOR_MEMBER, Credentials, Member, check_secured
 from party.active import Active
-from party.commits import Commits
+from party.commits import Commits, Snapshot
 from party.context import PartyContext
 from party.data.matching import matched
 from party.data.reading import digest_of, read
@@ -108,7 +108,10 @@ class PartyProcess:
         # Of this connection, what the coordinator's books on it begin with; nothing once a job has ended on it.
         self._greeting: list[tuple[str, str, Packed]] = []
         self._welcome = False  # whether the coordinator has let this party in
-        self._busy = False  # from a request until its answer goes out
+        self._due = 0  # requests whose answers have not begun to go out
+        # The last commit, while it is written and until the answer that waits for it has gone out; and the disk's part.
+        self._committing: asyncio.Task[None] | None = None
+        self._writing: asyncio.Task[None] | None = None
         self._ahead: deque[FromCoordinator] = deque()  # phases that begin when the last request is answered
         # What the coordinator may ask for, one thing at a time.
         self._works: dict[str, Work] = {
@@ -233,12 +236,12 @@ class PartyProcess:
                 commits = await asyncio.to_thread(self._commits.of(message.halt.job).whole)
                 await link.send(FromParty(halted=Halted(commits=commits), attempt=message.attempt))
             case asked if asked in self._works:
-                if self._busy:
+                if self._due:
                     self._put_off(asked, message)
                     return
                 if self._work:
-                    await self._work  # its answer has gone out, so it is about to end
-                self._busy = True
+                    await asyncio.wait([self._work])  # its answer has gone out, so it is about to end
+                self._due = 1
                 self._work = asyncio.create_task(self._work_off(link, message))
             case other:
                 raise PartyError(COORDINATOR, f"sent {other}, which this party does not know")
@@ -248,12 +251,17 @@ class PartyProcess:
         if asked != "phase" or not message.ahead or len(self._ahead) == MOST_AHEAD:
             raise PartyError(COORDINATOR, f"sent {asked} before the last request was answered")
         self._ahead.append(message)
+        self._due += 1
 
     async def _work_off(self, link: ControlLink, message: FromCoordinator) -> None:
         """Answer a request, and then those that were sent ahead meanwhile."""
         await self._answer(link, message)
-        while self._ahead:
-            await self._answer(link, self._ahead.popleft())
+        while True:
+            while self._ahead:
+                await self._answer(link, self._ahead.popleft())
+            await self._committed()
+            if not self._ahead:  # else it came while the last commit was being written
+                return
 
     def _open_books(self, setup: FromCoordinator) -> None:
         """Begin a job with books that have nothing but its first request, and the greeting if no job came before it.
@@ -267,7 +275,10 @@ class PartyProcess:
         meter.load_state_dict(Meter().state_dict(*self._greeting, first))
 
     async def _answer(self, link: ControlLink, message: FromCoordinator) -> None:
-        """Do one thing that was asked for and say how it went."""
+        """Do one thing that was asked for and say how it went.
+
+        Where it ends with a commit, the answer waits until that lasts, and the phase after it, if it is here, does not.
+        """
         try:
             if message.ahead:
                 self._context.meter.count(COORDINATOR, self._context.settings.name, begun(message))
@@ -275,38 +286,79 @@ class PartyProcess:
             # Where batches overlap they stay under way from one phase to the next, if that is here already.
             if self._role and (message.commit or not self._ahead):
                 await self._role.settle()
+            await self._committed()  # answers go out one after the other
             if message.commit:
-                self._commit(message, answer)
-        except FedoraError as error:
+                self._commit(link, message, answer)
+                return
+        except Exception as error:
+            answer = self._failure(error)
+            await self._committed()
+        await self._say(link, message, answer)
+
+    async def _say(
+        self,
+        link: ControlLink,
+        message: FromCoordinator,
+        answer: FromParty,
+        *,
+        phase: tuple[str, int] | None = None,
+    ) -> None:
+        """Send the answer to a request, booked under a phase that may be over; after a failure no other is due."""
+        self._due -= 1
+        if answer.HasField("failure"):
+            self._ahead.clear()
+            self._due = 0
+        answer.attempt = message.attempt
+        await link.send(answer, phase=phase)
+
+    def _failure(self, error: Exception) -> FromParty:
+        """Return the answer to a request that went wrong."""
+        name = self._context.settings.name
+        if isinstance(error, FedoraError):
             log.error("%s", discreet(error))
-            answer = FromParty(failure=to_failure(error, reporter=self._context.settings.name))
-        except OSError as error:  # such as a full disk
-            log.error("%s", unexpected(error))
+            return FromParty(failure=to_failure(error, reporter=name))
+        log.error("%s", unexpected(error))
+        if isinstance(error, OSError):  # such as a full disk
             kind = Failure.STORAGE if error.errno in StorageError.MENDABLE else Failure.DATA
             said = f"{error.filename or 'a file'}: {error.strerror or error}"
             said = f"cannot write {said}" if kind == Failure.STORAGE else said
-            answer = FromParty(failure=Failure(kind=kind, culprit=self._context.settings.name, reason=said))
-        except Exception as error:
-            log.error("%s", unexpected(error))
-            missing = exhausted(error)  # a full disk, or no more memory
-            kind = Failure.DATA if missing else Failure.INTERNAL
-            reason = missing or f"failed with an unexpected {type(error).__name__}: {error}"
-            failure = Failure(kind=kind, culprit=self._context.settings.name, reason=reason)
-            answer = FromParty(failure=failure)
-        if answer.HasField("failure"):
-            self._ahead.clear()
-        self._busy = bool(self._ahead)
-        answer.attempt = message.attempt
-        await link.send(answer)
+            return FromParty(failure=Failure(kind=kind, culprit=name, reason=said))
+        missing = exhausted(error)  # a full disk, or no more memory
+        kind = Failure.DATA if missing else Failure.INTERNAL
+        reason = missing or f"failed with an unexpected {type(error).__name__}: {error}"
+        return FromParty(failure=Failure(kind=kind, culprit=name, reason=reason))
 
-    def _commit(self, message: FromCoordinator, answer: FromParty) -> None:
-        """Make the state after a request last, with the books as they will be when the answer has left."""
+    def _commit(self, link: ControlLink, message: FromCoordinator, answer: FromParty) -> None:
+        """Begin to make the state after a request last, with the books as they will be when the answer has left."""
         role, meter, began = self._in_job(), self._context.meter, time.perf_counter()
         answer.attempt, answer.commit_seconds = message.attempt, 1.0  # whatever the value, its size is the same
         leaving = (self._context.settings.name, COORDINATOR, pack_control(answer))
-        content = {**role.state_dict(), "meter": meter.state_dict(leaving)}
-        self._commits.of(role.job.job).write(message.number, content, confirmed=message.confirmed)
-        answer.commit_seconds = time.perf_counter() - began
+        snapshot = Snapshot.of({**role.state_dict(), "meter": meter.state_dict(leaving)})
+        commits = self._commits.of(role.job.job)
+        taken, phase = time.perf_counter() - began, meter.phase  # the next one may be entered meanwhile
+
+        async def write() -> None:
+            await asyncio.to_thread(commits.save, message.number, snapshot, confirmed=message.confirmed)
+
+        async def finish() -> None:
+            said, writing = answer, time.perf_counter()
+            try:
+                await asyncio.shield(disk)
+                said.commit_seconds = taken + time.perf_counter() - writing
+            except Exception as error:
+                said = self._failure(error)
+                if self._work:
+                    self._work.cancel()  # the phase after this one: nobody will ask for it
+            await self._say(link, message, said, phase=phase)
+
+        self._writing = disk = asyncio.create_task(write())
+        self._committing = asyncio.create_task(finish())
+
+    async def _committed(self) -> None:
+        """Wait until the last commit lasts and its answer has gone out."""
+        if self._committing:
+            # If the connection is gone, whoever reads from it says so.
+            await asyncio.gather(asyncio.shield(self._committing), return_exceptions=True)
 
     async def _setup(self, link: ControlLink, message: FromCoordinator) -> FromParty:
         role = self._begin(message.setup, message.attempt)
@@ -357,6 +409,7 @@ class PartyProcess:
 
     async def _phase(self, link: ControlLink, message: FromCoordinator) -> FromParty:
         async def tell(progress: Progress) -> None:
+            await self._committed()  # whoever hears of this phase has heard of the one before it
             await link.send(FromParty(progress=progress, attempt=message.attempt))
 
         self._context.meter.enter(message.phase.name, message.phase.round)
@@ -417,10 +470,14 @@ class PartyProcess:
 
     async def _leave(self) -> None:
         """Let go of the job, if there is one, with all that memory holds of it; its commits stay."""
-        if self._work:
-            self._work.cancel()
-            await asyncio.gather(self._work, return_exceptions=True)
-            self._work, self._busy = None, False
+        under_way = [one for one in (self._work, self._committing) if one]
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+        if self._writing:  # it cannot be stopped, and what comes next looks at the same files
+            await asyncio.gather(self._writing, return_exceptions=True)
+        self._work = self._committing = self._writing = None
+        self._due = 0
         self._ahead.clear()
         if self._role:
             role, self._role = self._role, None

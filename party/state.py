@@ -74,9 +74,12 @@ class PartyState:
     device: torch.device = CPU  # where the networks are; rows and labels stay in main memory
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that this party knows of the job: tensors and plain values, in dicts and lists."""
+        """Return all that this party knows of the job: tensors and plain values, in dicts and lists.
+
+        Only the rows' ids are still in their message, which never changes: they may be millions.
+        """
         return {
-            "order": {name: list(getattr(self.order, name)) for name in SETS},
+            "order": self.order,
             "description": self.description,
             "networks": dict(self.networks.state_dict()),
             "sets": {Samples.Set.Name(which): rows for which, rows in self.sets.rows.items()},
@@ -115,7 +118,8 @@ class PartyState:
         """Write the whole state to a file; return its SHA-256."""
         tensors: dict[str, Tensor] = {}
         # Two names may stand for one tensor, which safetensors refuses.
-        description = {"state": flatten(copied(self.state_dict()), tensors)}
+        state = {**self.state_dict(), "order": ids_in(self.order)}
+        description = {"state": flatten(copied(state), tensors)}
         return write_tensors(path, tensors, description, format=STATE_FORMAT)
 
     @classmethod
@@ -181,7 +185,8 @@ class PartyState:
         """Compute on this device from now on."""
         self.device = device
         self.networks.to(device)
-        kept, initial, statistics = (_on(device, one) for one in vars(self.memory).values())
+        memory = self.memory
+        kept, initial, statistics = (_on(device, one) for one in (memory.kept, memory.initial, memory.statistics))
         self.memory = RuleMemory(kept, initial, statistics)
         self.confidence.move_to(device)
 
@@ -271,6 +276,11 @@ class PartyState:
         self.description |= {"identity": identity, "training": training}
         values = self.networks.state_dict()
         return write_tensors(path, values, self.description, format=MODEL_FORMAT, replace=overwrite)
+
+
+def ids_in(order: Order) -> dict[str, list[str]]:
+    """Return the ids of all rows, by set."""
+    return {name: list(getattr(order, name)) for name in SETS}
 
 
 def _set_named(name: str) -> "Samples.Set":

@@ -12,13 +12,13 @@ import yaml
 from hypothesis import settings
 
 from coordinator.job import Job
+from fedora_vfl.bench.warm import WarmStart
 from fedora_vfl.certificates.trust import as_options
 from fedora_vfl.cluster import local
 from fedora_vfl.cluster.runs import run_locally
 from fedora_vfl.settings.federation import Deadlines, load_federation
 from fedora_vfl.settings.files import check
 from protos.fedora.v1.control_pb2 import Event
-from tests.warm import WarmStart
 
 # A machine that is busy with other things takes its time: that is no failure of what is tested.
 settings.register_profile("patient", deadline=None)

@@ -37,7 +37,7 @@ JOB = "0123abcd"
 
 def state(value: float) -> dict[str, Any]:
     """Return what a commit holds, as small as it can be."""
-    order = {name: [f"{name}-1", f"{name}-2"] for name in SETS}
+    order = Order(**{name: [f"{name}-1", f"{name}-2"] for name in SETS})
     return {"state": {"order": order, "networks": {"w": torch.tensor([value])}}, "books": [1, "two"], "none": None}
 
 
@@ -49,7 +49,7 @@ def test_a_commit_is_read_as_it_was_written_and_only_its_owner_may(tmp_path: Pat
     commits = Commits(tmp_path).of(JOB)
     commits.write(1, state(0.5), confirmed=0)
     read = commits.read(1)
-    assert read["state"]["order"] == state(0.5)["state"]["order"]
+    assert Order(**read["state"]["order"]) == state(0.5)["state"]["order"]
     assert (read["books"], read["none"], value(commits, 1)) == ([1, "two"], None, 0.5)
     folder = tmp_path / "commits" / JOB
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700

@@ -18,11 +18,12 @@ from fedora_vfl.bench.faults.plan import (
     Trial,
     draw,
     every_point,
+    possible,
     scenario_of,
     some_of,
     spread,
 )
-from fedora_vfl.bench.faults.report import LostError, check_nothing_lost, page, rows
+from fedora_vfl.bench.faults.report import LostError, by_job, check_nothing_lost, page, rows
 from fedora_vfl.bench.faults.scenarios import SCENARIOS
 from fedora_vfl.bench.faults.stage import opened
 from fedora_vfl.bench.faults.striking import COUNT, FULL, KILL, Order, Orders, Striker
@@ -52,6 +53,10 @@ def test_faults_follow_from_the_seed() -> None:
     assert {fault.kind for fault in between} == set(IDLE) and all(fault.between for fault in between)
     assert any(fault.again is not None for fault in between)
     assert {bool(trial.faults) for trial in series(1) if trial.before} == {True, False}, "some jobs are left in peace"
+    cuts = [draw(1, n, "a", GROUND, hosts=True, silence=3, kinds=[Kind.KILL_ALL]) for n in range(50)]
+    assert {fault.kind for trial in cuts for fault in trial.all_faults} == {Kind.KILL_ALL}
+    assert not any(draw(1, n, "a", GROUND, hosts=True, silence=3, kinds=[Kind.TORN]).before for n in range(50))
+    assert possible(LINES, hosts=True) and not possible(LINES, hosts=False)
     assert {scenario_of(5, number, list(SCENARIOS)) for number in range(len(SCENARIOS))} == set(SCENARIOS)
 
 
@@ -118,6 +123,7 @@ def test_a_report_counts_what_came_to_pass_and_names_what_was_lost() -> None:
         (Kind.STOP, "1", "0", "3.0", "3.0"),
         ("all", "3", "1", "2.2", "3.0"),
     ]
+    assert by_job(series) == [("training", "2", "3", "1")]
     assert "LOST: model active/original.safetensors" in page(series, hosts=False)
     with pytest.raises(LostError, match="1 of 2 jobs"):
         check_nothing_lost(series)
@@ -144,6 +150,8 @@ def test_members_that_are_killed_again_and_again_between_jobs_do_the_next_one_ri
 
 def test_a_few_faults_lose_nothing() -> None:
     """Many more: fedora bench faults --count 1000."""
-    series = asyncio.run(run_series(3, 3, hosts=False, scenarios=["scalar"]))
+    series = Series(3)
+    asyncio.run(run_series(series, 3, hosts=False, scenarios=["scalar", "training"], at_once=2))
+    assert {one.trial.scenario for one in series.verdicts} == {"scalar", "training"}
     assert len(series.verdicts) == 3
     check_nothing_lost(series)

@@ -400,6 +400,16 @@ def faults(
             "--points", help="Kill every member at every named point; --count of each job, which the seed chooses."
         ),
     ] = False,
+    kind: Annotated[
+        list[str] | None, typer.Option(help="What may go wrong, by name; repeatable. [default: all]")
+    ] = None,
+    at_once: Annotated[
+        int, typer.Option(min=1, help="How many kinds of job run at the same time, each on a cluster of its own.")
+    ] = 1,
+    cold: Annotated[
+        bool,
+        typer.Option("--cold", help="Have every process import for itself, instead of forking it from one that has."),
+    ] = False,
 ) -> None:
     """Kill, stop, cut off and damage members of real clusters while jobs run; see that nothing is lost.
 
@@ -411,10 +421,12 @@ def faults(
     \b
         fedora bench faults --seed 7 --count 1000
         fedora bench faults --only forgetting --loopback
+        fedora bench faults --count 50 --kind kill-all
     """
+    from fedora_vfl.bench.faults.plan import Kind, possible
     from fedora_vfl.bench.faults.report import HEADER, check_nothing_lost, page, rows
     from fedora_vfl.bench.faults.scenarios import SCENARIOS
-    from fedora_vfl.bench.faults.trials import run_series
+    from fedora_vfl.bench.faults.trials import Series, run_series
     from fedora_vfl.bench.hosts.network import why_not
     from fedora_vfl.process.lifecycle import run_until_done
     from fedora_vfl.storage import write_atomically
@@ -425,20 +437,39 @@ def faults(
         for name in only or []:
             if name not in SCENARIOS:
                 raise SettingsError(f"--only: there is no job {name!r}; allowed: {', '.join(SCENARIOS)}")
+        named = {one.short: one for one in Kind}
+        for name in kind or []:
+            if name not in named:
+                raise SettingsError(f"--kind: there is no fault {name!r}; allowed: {', '.join(named)}")
+        if kind and points:
+            raise SettingsError("--kind: with --points all faults are kills at named points; leave one of them out")
         missing = None if loopback else why_not()
         if missing:
             console.print(f"note: no line is cut or slowed: {missing}")
         hosts = not loopback and missing is None
-        chosen = tuple(only or SCENARIOS)
+        kinds = [named[name] for name in kind or named]
+        if not possible(kinds, hosts=hosts):
+            raise SettingsError("--kind: lines are cut and slowed only where members have hosts of their own")
 
         def told(line: str) -> None:
             console.print(line, soft_wrap=True)
 
-        series = await run_series(
-            seed, count or (None if points else 20), hosts=hosts, points=points, scenarios=chosen, told=told
-        )
-        write_atomically(out / "faults.md", page(series, hosts=hosts))
-        table = Table(*HEADER, title=f"Seed {seed}, {len(series.verdicts)} jobs", title_justify="left")
+        series = Series(seed)
+        try:
+            await run_series(
+                series,
+                count or (None if points else 20),
+                hosts=hosts,
+                points=points,
+                scenarios=tuple(only or SCENARIOS),
+                kinds=kinds,
+                at_once=at_once,
+                warm=not cold,
+                told=told,
+            )
+        finally:  # what was found until it was stopped is kept
+            write_atomically(out / "faults.md", page(series, hosts=hosts))
+        table = Table(*HEADER, title=f"Seed {seed}, {len(series.verdicts)} trials", title_justify="left")
         for row in rows(series):
             table.add_row(*row)
         console.print(table)

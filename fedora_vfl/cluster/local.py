@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -174,11 +174,14 @@ class LocalCluster:
         *,
         programs: Mapping[str, Sequence[str]] | None = None,
         hosts: Mapping[str, Sequence[str]] | None = None,
+        starting: Callable[[Sequence[str], IO[bytes]], Awaitable[asyncio.subprocess.Process]] | None = None,
     ) -> None:
         """`programs` are other Python modules, with arguments, to run for some members; an empty one is not run.
 
-        `hosts` are the words that, put before some member's command, run it on a host of its own.
+        `hosts` are the words that, put before some member's command, run it on a host of its own; `starting` is another
+        way to start a process than `start_process`.
         """
+        self.starting = starting or start_process
         self._folder, self.federation, self._hosts = folder, federation, hosts or {}
         self._programs = {COORDINATOR: ["coordinator"], **{name: ["party"] for name in federation.parties}}
         self._programs.update({name: list(program) for name, program in (programs or {}).items()})
@@ -269,7 +272,7 @@ class LocalCluster:
         # A member that is started again goes on with its log.
         with path.open("ab" if name in self.processes else "wb") as log:
             words = [sys.executable, "-m", *program, "--config", str(config), "--end-with-parent"]
-            self.processes[name] = await start_process([*self._hosts.get(name, ()), *words], log)
+            self.processes[name] = await self.starting([*self._hosts.get(name, ()), *words], log)
 
     def _epitaph(self, name: str, code: int) -> FedoraError:
         """Say why a process ended: its own last words if it had any."""

@@ -77,6 +77,9 @@ def options(silence: float, answer: float | None = None) -> list[tuple[str, int]
         ("grpc.max_reconnect_backoff_ms", 2000),
         # A name may stand for another address when a connection has broken; by default it is asked for twice a minute.
         ("grpc.dns_min_time_between_resolutions_ms", 1000),
+        # Every channel has connections of its own. By default one that is dialled anew, after a machine has got another
+        # address, may be given the connection of the last one, over which nothing comes any more.
+        ("grpc.use_local_subchannel_pool", 1),
         # A proxy for the web, set in the environment, is not meant for members of a federation.
         ("grpc.enable_http_proxy", 0),
     ]

@@ -82,16 +82,18 @@ class Link(Generic[Sent, Received]):
         if self._writing:
             await self._writing.wait(LAST_WRITE_SECONDS)
 
-    async def send(self, message: Sent, *, timeout: float | None = None) -> None:
-        """Send one message; the peer must take it within `timeout` seconds."""
-        await self.post(message, timeout=timeout)
+    async def send(self, message: Sent, *, timeout: float | None = None, phase: tuple[str, int] | None = None) -> None:
+        """Send one message; the peer must take it within `timeout` seconds. It may belong to an earlier `phase`."""
+        await self.post(message, timeout=timeout, phase=phase)
         await self._written(timeout)
 
-    async def post(self, message: Sent, *, timeout: float | None = None) -> None:
+    async def post(self, message: Sent, *, timeout: float | None = None, phase: tuple[str, int] | None = None) -> None:
         """Begin to send one message, once the one before it has left, and go on; if it fails, the next call says so."""
         if self._writing:
             await self._written(timeout)
         packed = self._pack(message)
+        if phase and not packed.phase:
+            packed = packed._replace(phase=phase)
         if len(packed.data) > LARGEST_EXCHANGE_BYTES:  # it would not be read
             reason = f"has {len(packed.data)} bytes to send in one message; allowed: up to {LARGEST_EXCHANGE_BYTES}"
             raise PartyError(self.me, reason)

@@ -66,6 +66,11 @@ class Meter:
         """Book what follows under this phase and round."""
         self._phase = (phase, round)
 
+    @property
+    def phase(self) -> tuple[str, int]:
+        """The phase and round under which messages are booked that do not say theirs."""
+        return self._phase
+
     def count(self, sender: str, receiver: str, packed: Packed) -> None:
         """Add one message."""
         if packed.kind is None:

@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -31,6 +31,11 @@ class Kind(StrEnum):
     CUT = "cut line"
     SLOW = "slow line"
     MOVED = "another address behind the same name"
+
+    @property
+    def short(self) -> str:
+        """What it is called on the command line."""
+        return self.name.lower().replace("_", "-")
 
 
 USER = "the user"
@@ -107,7 +112,21 @@ def scenario_of(seed: int, number: int, scenarios: Sequence[str]) -> str:
     return scenarios[(seed + number) % len(scenarios)]
 
 
-def draw(seed: int, number: int, scenario: str, ground: Ground, *, hosts: bool, silence: float) -> Trial:
+def possible(kinds: Collection[Kind], *, hosts: bool) -> list[Kind]:
+    """Return which of some kinds can come to pass, in the order in which they are listed."""
+    return [kind for kind in Kind if kind in kinds and (hosts or kind not in LINES)]
+
+
+def draw(
+    seed: int,
+    number: int,
+    scenario: str,
+    ground: Ground,
+    *,
+    hosts: bool,
+    silence: float,
+    kinds: Collection[Kind] = tuple(Kind),
+) -> Trial:
     """Return what befalls a job; the same seed and number give the same.
 
     Args:
@@ -117,17 +136,19 @@ def draw(seed: int, number: int, scenario: str, ground: Ground, *, hosts: bool, 
         ground: What the job's undisturbed run has shown.
         hosts: Whether lines can be cut and slowed.
         silence: After how many seconds a silent member is taken for lost.
+        kinds: What may go wrong.
     """
     dice = random.Random(f"{seed}/{number}/{scenario}")
-    kinds = [kind for kind in Kind if hosts or kind not in LINES]
-    weights = [WEIGHTS.get(kind, 1) for kind in kinds]
+    allowed = possible(kinds, hosts=hosts)
+    weights = [WEIGHTS.get(kind, 1) for kind in allowed]
     count = dice.choices(range(1, MOST_FAULTS + 1), [4, 2, 1])[0]
-    chosen = dice.choices(kinds, weights, k=count)
+    chosen = dice.choices(allowed, weights, k=count)
     jobs = 2 if dice.random() < TWO_JOBS else 1
     faults = tuple(_fault(dice, kind, ground, silence) for kind in chosen)
-    if dice.random() >= BETWEEN_JOBS:
+    befalls_idle = [kind for kind in IDLE if kind in allowed]
+    if dice.random() >= BETWEEN_JOBS or not befalls_idle:
         return Trial(number, scenario, faults, jobs)
-    idle = dice.choices([kind for kind in IDLE if kind in kinds], k=dice.randint(1, 2))
+    idle = dice.choices(befalls_idle, k=dice.randint(1, 2))
     before = tuple(_between(dice, _fault(dice, kind, ground, silence)) for kind in idle)
     return Trial(number, scenario, dice.choice([(), faults]), jobs, before)
 

@@ -1,5 +1,6 @@
 """What a series of trials has shown: faults by kind, what was lost, how long jobs took to go on."""
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from statistics import median
 
@@ -13,6 +14,7 @@ class LostError(FedoraError):
 
 
 HEADER = ("fault", "came to pass", "trials with a loss", "seconds to go on, median", "longest")
+HEADER_BY_JOB = ("job", "runs", "faults", "trials with a loss")
 
 
 def rows(series: Series) -> list[tuple[str, ...]]:
@@ -23,6 +25,16 @@ def rows(series: Series) -> list[tuple[str, ...]]:
     return [*lines, _row("all", series.verdicts, found)]
 
 
+def by_job(series: Series) -> list[tuple[str, ...]]:
+    """Return a line for each kind of job: how many ran, with how many faults, and how many left something else."""
+    counts: dict[str, Counter[str]] = {}
+    for one in series.verdicts:
+        counts.setdefault(one.trial.scenario, Counter()).update(
+            runs=one.trial.jobs, faults=len(one.struck), lost=int(bool(one.lost))
+        )
+    return [(name, *(str(found[what]) for what in ("runs", "faults", "lost"))) for name, found in counts.items()]
+
+
 def _name(kind: Kind, between: bool) -> str:
     return Fault(kind, (), between=between).name
 
@@ -30,7 +42,7 @@ def _name(kind: Kind, between: bool) -> str:
 def _row(name: str, verdicts: Sequence[Verdict], names: Collection[str]) -> tuple[str, ...]:
     struck = [(one, seconds) for one in verdicts for fault, seconds in one.struck if fault.name in names]
     waits = [seconds for _, seconds in struck if seconds is not None]
-    lost = {one.trial.number for one, _ in struck if one.lost}
+    lost = {(one.trial.scenario, one.trial.number) for one, _ in struck if one.lost}
     return (
         name,
         str(len(struck)),
@@ -40,18 +52,22 @@ def _row(name: str, verdicts: Sequence[Verdict], names: Collection[str]) -> tupl
     )
 
 
+def _table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(line)} |" for line in (header, ["---"] * len(header), *lines)]
+
+
 def page(series: Series, *, hosts: bool) -> str:
     """Return the report as Markdown."""
     where = "every member on a host of its own" if hosts else "all members on one machine"
     lines = [
         "# Faults",
         "",
-        f"Seed {series.seed}, {len(series.verdicts)} jobs, {where}. After each job models, figures, certificate and "
+        f"Seed {series.seed}, {len(series.verdicts)} trials, {where}. After each job models, figures, certificate and "
         "ledger were compared with those of the same job left in peace.",
         "",
-        f"| {' | '.join(HEADER)} |",
-        f"|{'---|' * len(HEADER)}",
-        *(f"| {' | '.join(row)} |" for row in rows(series)),
+        *_table(HEADER, rows(series)),
+        "",
+        *_table(HEADER_BY_JOB, by_job(series)),
         "",
         f"Lost: {f'{len(series.lost)} jobs' if series.lost else 'nothing'}.",
         "",

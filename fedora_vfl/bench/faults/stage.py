@@ -17,6 +17,7 @@ from fedora_vfl.bench.faults.scenarios import PARTIES, ROWS
 from fedora_vfl.bench.faults.striking import Orders, plugin
 from fedora_vfl.bench.hosts.network import HostLine, Network
 from fedora_vfl.bench.hosts.placement import COORDINATOR_PORT, EVERYWHERE, move, starters
+from fedora_vfl.bench.warm import WarmStart
 from fedora_vfl.cluster.local import LocalCluster
 from fedora_vfl.cluster.preparation import JOB_FILE, prepare
 from fedora_vfl.errors import SettingsError
@@ -100,21 +101,23 @@ class Stage:
             await self._cluster.start(name)
             await asyncio.sleep(random.uniform(0.0, 0.1))
 
-    async def user(self, results: Path, patience: float, *, id: str = "") -> asyncio.subprocess.Process:
-        """Submit the scenario's job, or follow one, as a user would on the coordinator's machine."""
+    async def user(
+        self, results: Path, patience: float, *, id: str = ""
+    ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader]:
+        """Submit the scenario's job, or follow one, as a user would on the coordinator's machine; return what it says.
+
+        Its events and its errors come by one pipe.
+        """
         address = self._federation.coordinator.address
-        words = [sys.executable, "-m", "fedora_vfl.bench.faults.user", address, str(results), str(patience), id]
-        started = self.network.command(COORDINATOR, *words) if self.network else words
-        process = await asyncio.create_subprocess_exec(
-            *started,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        assert process.stdin
-        process.stdin.write((self.run / JOB_FILE).read_bytes())
-        process.stdin.close()
-        return process
+        settings = [address, str(self.run / JOB_FILE), str(results), str(patience), id]
+        words = [sys.executable, "-m", "fedora_vfl.bench.faults.user", *settings]
+        ours, theirs = os.pipe()
+        said = asyncio.StreamReader()
+        loop = asyncio.get_running_loop()
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(said), os.fdopen(ours, "rb"))
+        with os.fdopen(theirs, "wb") as pipe:
+            started = self.network.command(COORDINATOR, *words) if self.network else words
+            return await self._cluster.starting(started, pipe), said
 
     def commits(self, member: str) -> list[Path]:
         """Return the files of a party's commits, the newest last."""
@@ -138,8 +141,17 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def opened(folder: Path, content: dict[str, Any], *, hosts: bool) -> AsyncIterator[Stage]:
-    """Start the cluster of a scenario in a folder; all of its processes end with it."""
+async def opened(
+    folder: Path, content: dict[str, Any], *, hosts: bool, starting: WarmStart | None = None
+) -> AsyncIterator[Stage]:
+    """Start the cluster of a scenario in a folder; all of its processes end with it.
+
+    Args:
+        folder: For all of its files.
+        content: The scenario's job.
+        hosts: Whether every member has a host of its own.
+        starting: How members are started, unless each imports for itself.
+    """
     (folder / "orders").mkdir(parents=True)
     write_table(folder / "table.parquet", parties=PARTIES, rows=ROWS)
     data = {"source": "parquet", "path": str(folder / "table.parquet"), "id": "id", "parties": PARTIES}
@@ -162,7 +174,7 @@ async def opened(folder: Path, content: dict[str, Any], *, hosts: bool) -> Async
         if hosts:
             programs[COORDINATOR] += ["--listen", f"{EVERYWHERE}:{COORDINATOR_PORT}"]
         where = starters(federation, network) if network else None
-        async with LocalCluster(run, federation, programs=programs, hosts=where) as cluster:
+        async with LocalCluster(run, federation, programs=programs, hosts=where, starting=starting) as cluster:
             stage = Stage(folder, cluster, federation, network)
             keeping_up = asyncio.create_task(stage.supervise())
             try:

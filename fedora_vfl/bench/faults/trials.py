@@ -9,8 +9,9 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from fedora_vfl.bench.faults.comparing import Left, differences, look
@@ -18,6 +19,7 @@ from fedora_vfl.bench.faults.plan import Fault, Ground, Kind, Trial, draw, every
 from fedora_vfl.bench.faults.scenarios import SCENARIOS
 from fedora_vfl.bench.faults.stage import DEADLINES, Stage, opened, until
 from fedora_vfl.bench.faults.striking import COUNT, FULL, KILL, Order
+from fedora_vfl.bench.warm import WarmStart
 from fedora_vfl.errors import FedoraError
 
 PATIENCE = 300.0  # for a job, whatever befalls it
@@ -84,44 +86,70 @@ class Series:
 
 
 async def run_series(
-    seed: int,
+    series: Series,
     count: int | None,
     *,
     hosts: bool,
     points: bool = False,
     scenarios: Sequence[str] = tuple(SCENARIOS),
+    kinds: Collection[Kind] = tuple(Kind),
+    at_once: int = 1,
+    warm: bool = True,
     told: Callable[[str], None] = lambda line: None,
-) -> Series:
+) -> None:
     """Run so many trials, scenario by scenario, and compare each with its undisturbed run.
 
     Args:
-        seed: What all faults follow from.
+        series: What all faults follow from, and where verdicts go.
         count: How many trials; with `points` of each scenario, chosen by the seed, and all there are unless told.
         hosts: Whether every member has a host of its own, whose line can be cut.
         points: Whether nothing is drawn, and every member is killed at every named point.
         scenarios: The jobs, by name.
+        kinds: What may go wrong.
+        at_once: How many scenarios run at the same time, each on a cluster of its own: members mostly wait.
+        warm: Whether members are forked from a process that has imported what they need.
         told: Is told a line about each trial.
     """
-    series = Series(seed)
-    numbers = {name: [n for n in range(count or 0) if scenario_of(seed, n, scenarios) == name] for name in scenarios}
-    for name, chosen in numbers.items():
-        if not chosen and not points:
-            continue
-        folder = Path(tempfile.mkdtemp(prefix="fedora-faults-"))
-        try:
-            async with opened(folder / name, SCENARIOS[name], hosts=hosts) as stage:
-                peace = await undisturbed(stage)
-                told(f"{name}: undisturbed, {peace.seconds:.1f} s")
-                drawn = [
-                    draw(seed, number, name, peace.ground, hosts=hosts, silence=DEADLINES.silence) for number in chosen
-                ]
-                for trial in some_of(every_point(name, peace.ground), count, seed) if points else drawn:
-                    verdict = await attempt(stage, trial, peace)
-                    series.verdicts.append(verdict)
-                    told(told_of(verdict))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    return series
+    room = asyncio.Semaphore(at_once)
+
+    async def run(name: str) -> None:
+        numbers = [n for n in range(count or 0) if scenario_of(series.seed, n, scenarios) == name]
+        if not numbers and not points:
+            return
+        async with room, _on_stage(name, hosts=hosts, warm=warm) as stage:
+            peace = await undisturbed(stage)
+            told(f"{name}: undisturbed, {peace.seconds:.1f} s")
+            if points:
+                trials = some_of(every_point(name, peace.ground), count, series.seed)
+            else:
+                drawing = partial(draw, hosts=hosts, silence=DEADLINES.silence, kinds=kinds)
+                trials = [drawing(series.seed, number, name, peace.ground) for number in numbers]
+            for trial in trials:
+                verdict = await attempt(stage, trial, peace)
+                series.verdicts.append(verdict)
+                told(told_of(verdict))
+
+    running = [asyncio.create_task(run(name)) for name in scenarios]
+    try:
+        await asyncio.gather(*running)
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def _on_stage(name: str, *, hosts: bool, warm: bool) -> AsyncIterator[Stage]:
+    """Start the cluster of a scenario; nothing is left of it in the end."""
+    folder = Path(tempfile.mkdtemp(prefix="fedora-faults-"))
+    starting = WarmStart() if warm else None
+    try:
+        async with opened(folder / name, SCENARIOS[name], hosts=hosts, starting=starting) as stage:
+            yield stage
+    finally:
+        if starting:
+            starting.close()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def told_of(verdict: Verdict) -> str:
@@ -251,18 +279,21 @@ class Run:
     async def _work(self) -> Course:
         while True:
             self._left = False
-            self._user = user = await self._stage.user(self.results, PATIENCE, id=self._id)
-            assert user.stdout and user.stderr
-            async for line in user.stdout:
+            self._user, said = await self._stage.user(self.results, PATIENCE, id=self._id)
+            errors = []
+            async for line in said:
                 moment, _, what = line.decode().strip().partition(" ")
+                if not moment[:1].isdigit():
+                    errors.append(line.decode().strip())
+                    continue
                 if what.startswith("submitted"):
                     self._id = what.split()[1]
                 self._events.append((float(moment), what))
                 self.begun.set()
-            error, code = (await user.stderr.read()).decode().strip(), await user.wait()
+            code = await self._user.wait()
             if not self._left:
                 self._events.append((time.time(), "ended"))
-                return Course(tuple(self._events), code, error)
+                return Course(tuple(self._events), code, " ".join(errors))
 
 
 async def _befall(stage: Stage, struck: Struck, seconds: float, runs: Sequence[Run]) -> None:

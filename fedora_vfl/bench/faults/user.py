@@ -1,6 +1,6 @@
-"""A user as a process of its own: submits the job on its standard input, follows it, and keeps what it leaves.
+"""A user as a process of its own: submits the job of a file, follows it, and keeps what it leaves.
 
-    python -m fedora_vfl.bench.faults.user HOST:PORT FOLDER SECONDS ID < job.yaml
+    python -m fedora_vfl.bench.faults.user HOST:PORT FILE FOLDER SECONDS ID
 
 With an ID it follows a job that was submitted before, else the ID is empty. A line of standard output is an event that
 is kept: the time, and what it was. It is a process because the coordinator may be on a host of its own, which this one
@@ -26,13 +26,14 @@ def told(event: Event) -> None:
         print(f"{time.time():.3f} {content} {said}", flush=True)
 
 
-async def work(address: str, folder: Path, patience: float, id: str) -> None:
+async def work(address: str, job: str, folder: Path, patience: float, id: str) -> None:
     """Submit and follow."""
     async with RemoteJobs(address, deadlines=Deadlines(join=patience)) as jobs:
-        id = id or (await jobs.submit(sys.stdin.read(), origin="job.yaml")).id
+        id = id or (await jobs.submit(job, origin="job.yaml")).id
         print(f"{time.time():.3f} submitted {id}", flush=True)
         keep(await jobs.follow(id, told, patience=patience), folder)
 
 
 if __name__ == "__main__":
-    sys.exit(run_until_done(work(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), sys.argv[4])))
+    address, file, folder, patience, id = sys.argv[1:]
+    sys.exit(run_until_done(work(address, Path(file).read_text(encoding="utf-8"), Path(folder), float(patience), id)))

@@ -1,7 +1,7 @@
-"""Members of test clusters, forked from one process that has imported all they need: torch alone takes seconds.
+"""Members of a cluster, forked from one process on their host that has imported all they need: torch takes seconds.
 
-They are processes of their own as ever, with the same code, sockets and files; only their imports are shared. What
-tests start by the command line is started as a user would, imports and all.
+They are processes of their own as ever, with the same code, sockets and files; only their imports are shared. Where
+members start and end by the hundred, imports would else be most of the work.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -25,6 +26,7 @@ from typing import IO, Any
 from fedora_vfl.cluster import local
 
 MOST_BYTES = 1 << 17  # of a request or an answer
+MOST_SECONDS = 120.0  # until a process is forked: the first one waits for the imports
 
 
 class WarmProcess:
@@ -62,26 +64,33 @@ class WarmProcess:
 class Warmth:
     """The process that has all imported, and those it forked."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: Sequence[str] = ()) -> None:
+        """`host` are the words that, put before a command, run it on a host of its own."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            words = [sys.executable, "-m", "tests.warm", str(theirs.fileno())]
+            words = [*host, sys.executable, "-m", "fedora_vfl.bench.warm", str(theirs.fileno())]
             # As members have it before they import gRPC, which reads it once.
             environment = {**os.environ, "GRPC_VERBOSITY": "INFO"}
             self._process = subprocess.Popen(words, pass_fds=[theirs.fileno()], env=environment, start_new_session=True)
-        self._born: Future[int] = Future()
+        self._expected: deque[Future[tuple[int, Future[int]]]] = deque()  # of processes that were asked for, in order
         self._ended: dict[int, Future[int]] = {}
         threading.Thread(target=self._read, daemon=True).start()
 
-    def start(self, words: Sequence[str], log: IO[bytes]) -> WarmProcess:
+    async def start(self, words: Sequence[str], log: IO[bytes]) -> WarmProcess:
         """Fork a process that runs a Python module."""
         theirs, held = os.pipe()
-        self._born = Future()
+        born: Future[tuple[int, Future[int]]] = Future()
+        self._expected.append(born)
         request = {"words": list(words), "folder": str(Path.cwd()), "environment": dict(os.environ)}
         socket.send_fds(self._socket, [json.dumps(request).encode()], [theirs, log.fileno()])
         os.close(theirs)
-        pid = self._born.result(timeout=60)
-        return WarmProcess(pid, held, self._ended[pid])
+        try:
+            async with asyncio.timeout(MOST_SECONDS):
+                pid, ended = await asyncio.shield(asyncio.wrap_future(born))
+        except BaseException:
+            os.close(held)  # nobody will know of it: it ends by itself
+            raise
+        return WarmProcess(pid, held, ended)
 
     def _read(self) -> None:
         while message := self._socket.recv(MOST_BYTES):
@@ -89,8 +98,8 @@ class Warmth:
             if "code" in said:
                 self._ended.pop(said["pid"]).set_result(said["code"])
             else:
-                self._ended[said["pid"]] = Future()
-                self._born.set_result(said["pid"])
+                self._ended[said["pid"]] = ended = Future[int]()
+                self._expected.popleft().set_result((said["pid"], ended))
 
     def close(self) -> None:
         """End it."""
@@ -99,23 +108,26 @@ class Warmth:
 
 
 class WarmStart:
-    """Starts members: from a warm process those that are plain Python modules of this machine."""
+    """Starts members: those that are plain Python modules from a warm process on their host."""
 
     def __init__(self) -> None:
         self._cold = local.start_process
-        self._warmth: Warmth | None = None
+        self._warmths: dict[tuple[str, ...], Warmth] = {}  # by the words that run a command on a host
 
     async def __call__(self, words: Sequence[str], log: IO[bytes]) -> Any:
         """Start a process as `fedora_vfl.cluster.local.start_process` does."""
-        if list(words[:2]) != [sys.executable, "-m"]:
+        place = words.index(sys.executable) if sys.executable in words else len(words)
+        host, module = tuple(words[:place]), words[place + 1 :]
+        if module[:1] != ["-m"]:
             return await self._cold(words, log)
-        self._warmth = self._warmth or Warmth()
-        return self._warmth.start(words[2:], log)
+        if host not in self._warmths:
+            self._warmths[host] = Warmth(host)
+        return await self._warmths[host].start(module[1:], log)
 
     def close(self) -> None:
-        """End the warm process, if one was needed."""
-        if self._warmth:
-            self._warmth.close()
+        """End the warm processes that were needed."""
+        while self._warmths:
+            self._warmths.popitem()[1].close()
 
 
 def _serve(requests: socket.socket) -> dict[str, Any]:
@@ -167,7 +179,8 @@ def _leave(waiting: selectors.BaseSelector) -> None:
 
 def main() -> None:
     """Import what members need, then fork whenever asked to."""
-    for module in ("coordinator.serving", "party.process", "party.data.tables", "party.alive", "pandas"):
+    parties = ("party.process", "party.data.tables", "party.alive", "pandas")
+    for module in (*parties, "coordinator.serving", "fedora_vfl.cluster.submission"):
         importlib.import_module(module)
 
     gc.freeze()  # what is there now is never rubbish: pages stay shared
