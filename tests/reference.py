@@ -128,7 +128,9 @@ class _ThereAndBack(torch.autograd.Function):
     """An embedding as it arrives at the active party, and its gradient as it comes back."""
 
     @staticmethod
-    def forward(ctx: Any, embedding: Tensor, there: Callable[[Tensor], Tensor], back: Callable[[Tensor], Tensor]) -> Any:
+    def forward(
+        ctx: Any, embedding: Tensor, there: Callable[[Tensor], Tensor], back: Callable[[Tensor], Tensor]
+    ) -> Any:
         ctx.back = back
         return there(embedding)
 
@@ -313,7 +315,7 @@ class Unlearning:
             if party == "active":
                 return embedding
             there, back = (partial(crossed, party, purpose) for purpose in ("embedding", "gradient"))
-            found: Tensor = _ThereAndBack.apply(embedding, there, back)  # type: ignore[no-untyped-call]
+            found: Tensor = _ThereAndBack.apply(embedding, there, back)
             return found
 
         return self.joint.logits(rows, arrived)

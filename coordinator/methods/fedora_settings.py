@@ -59,7 +59,7 @@ class Fedora(Unlearn):
     goal: Literal["as-retrained", "uncertain"] = "as-retrained"
     steps: Literal["auto", "paper"] = "auto"
     dual: Literal["scalar", "parameterwise"] = "scalar"
-    # auto: rows exchanged, as a share of what retraining takes; 0.01 for 50 rows to 0.05 or 0.08 for a tenth of all
+    # auto: bytes exchanged, at most, as a share of retraining's; 0.01 for 50 rows to 0.05 or 0.08 for a tenth of all
     budget: Annotated[float, Field(gt=0, le=1)] | None = None
     scales: Scales = Scales()  # auto
     rounds: Rounds | None = None  # K; paper: 20

@@ -45,8 +45,8 @@ FEW_PASSES, SAMPLE_PASSES = 4.0, 2.0
 OF_FORGET = 0.25  # of the rows of a round that pushes: of D_u; the more there are of D_r, the less accuracy it costs
 STEP_ROWS = 48  # of a round, for which the step is meant: the noise of a mean falls with the root of the rows ...
 MOST_STEP_ROWS = 384  # ... and counts less than the step's own length, some time: up to here it was tried
-# Where joint rounds travel in fewer bytes than training does, the same bytes pay for more rows: as many as take twice the
-# share of retraining's time, and about a second.
+# Where joint rounds travel in fewer bytes than training does, the same bytes pay for more rows; but for no more than
+# take twice the budget's share of retraining's time, and about a second.
 TIMES, SPARE = 2, 2000
 COMPARED = 0.1  # of the budget: rows of D_u, and as many held-out ones, in each of two comparisons
 ERRORS = 2.0  # standard errors: what 95 of 100 samples keep within
