@@ -9,7 +9,7 @@ from fedora_vfl.wire.encodings import TensorEncoding
 from fedora_vfl.wire.masking import alignment_bytes
 from protos.fedora.v1.control_pb2 import Ready
 from protos.fedora.v1.meter_pb2 import Kind
-from protos.fedora.v1.phase_pb2 import Phase, Samples
+from protos.fedora.v1.phase_pb2 import Joint, Phase, Samples, Sgd, Update
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,16 @@ class CostModel:
         kinds = [Kind.EMBEDDING] if phase.forward_only else [Kind.EMBEDDING, Kind.GRADIENT]
         online = [link for name, link in self.links.items() if name not in phase.offline]
         return sum(self._one_way(phase, kind, link.way(kind, phase).encoding) for link in online for kind in kinds)
+
+    @property
+    def rows_for_one(self) -> float:
+        """How many rows of joint rounds take the bytes of one row of training."""
+        return self._row(Phase(update=Update(sgd=Sgd()))) / self._row(Phase(joint=Joint()))
+
+    def _row(self, phase: Phase) -> int:
+        """Return the bytes of one row, both ways, on all links."""
+        ways = [link.way(kind, phase) for link in self.links.values() for kind in (Kind.EMBEDDING, Kind.GRADIENT)]
+        return sum(way.encoding.nbytes(1, self.embedding) for way in ways)
 
     def _one_way(self, phase: Phase, kind: Kind, encoding: type[TensorEncoding]) -> int:
         if phase.HasField("joint"):

@@ -257,7 +257,7 @@ class Engine:
     async def _run(self, phase: Phase, rounds: int, following: Phase | None = None) -> PhaseOutcome:
         """Run one phase at every party; `following` comes next whatever this one comes to."""
         set_rows, before = self.rows.get(phase.over.set, 0), self._took
-        cost = self._cost_model
+        cost = self.cost
         _check_size(phase, set_rows, embedding=cost.embedding)
         if phase.checkpoint:
             self._checkpoints.append((len(self.history), self.identity))
@@ -286,7 +286,8 @@ class Engine:
         return outcome
 
     @property
-    def _cost_model(self) -> CostModel:
+    def cost(self) -> CostModel:
+        """What phases cost, once the set-up is done."""
         assert self._cost is not None, "phases come after the set-up"
         return self._cost
 
@@ -354,7 +355,7 @@ class Engine:
     def _request_for(self, phase: Phase) -> FromCoordinator | None:
         """Return the request for the phase that comes next; none if it cannot be made before this one has ended."""
         set_rows = self.rows.get(phase.over.set, 0)
-        _check_size(phase, set_rows, embedding=self._cost_model.embedding)
+        _check_size(phase, set_rows, embedding=self.cost.embedding)
         phase.number = self._phases + 1
         _, steps = rows_and_steps(phase, set_rows)
         whole = self._pace.steps(phase.name, steps) == steps

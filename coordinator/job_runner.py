@@ -140,6 +140,7 @@ class JobRunner:
             passive=tuple(self._federation.passive),
             validation=self._engine.rows[Samples.VALIDATION],
             test=self._engine.rows[Samples.TEST],
+            rows_for_one=self._engine.cost.rows_for_one,
         )
         for settings in (job.unlearn, *job.compare):
             METHODS.get(settings.method).run(task, settings).close()  # refuses what it cannot do

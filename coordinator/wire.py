@@ -12,6 +12,10 @@ from protos.fedora.v1.control_pb2 import LinkEncoding
 MOST_PARTIES = 32
 # What an embedding travels in where nobody makes up for what is left out of it, but does elsewhere: a byte a value.
 LOOKED_AT = "int8"
+# What joint rounds travel in, unless a job's values take fewer bytes anyway: the bytes that a request may cost then pay
+# for several times the rows, which is worth more than exact values.
+JOINT_ROUNDS = "int8"
+_ANY_WIDTH = 64  # by which encodings are compared
 
 
 class LinkWire(Settings):
@@ -22,8 +26,9 @@ class LinkWire(Settings):
     gradients: str | None = None  # from it
     evaluation: str | None = None  # embeddings that are only looked at
     error_feedback: bool | None = None
+    joint_rounds: str | None = None  # both directions of FedORA's rounds that set their own scales
 
-    @field_validator("encoding", "embeddings", "gradients", "evaluation")
+    @field_validator("encoding", "embeddings", "gradients", "evaluation", "joint_rounds")
     @classmethod
     def _known(cls, name: str | None) -> str | None:
         try:
@@ -44,11 +49,14 @@ class Wire(LinkWire):
         embeddings = own.embeddings or own.encoding or self.embeddings or self.encoding
         feedback = self.error_feedback if own.error_feedback is None else own.error_feedback
         evaluation = own.evaluation or self.evaluation or (LOOKED_AT if feedback else embeddings)
+        gradients = own.gradients or own.encoding or self.gradients or self.encoding
+        smaller = _size(JOINT_ROUNDS) < min(_size(embeddings), _size(gradients))
         return LinkEncoding(
             embeddings=embeddings,
-            gradients=own.gradients or own.encoding or self.gradients or self.encoding,
+            gradients=gradients,
             evaluation=evaluation,
             error_feedback=bool(feedback),
+            joint_rounds=own.joint_rounds or self.joint_rounds or (JOINT_ROUNDS if smaller else ""),
         )
 
     def links(self, passive: list[str]) -> dict[str, LinkEncoding]:
@@ -56,3 +64,7 @@ class Wire(LinkWire):
         if strange := sorted(set(self.parties) - set(passive)):
             raise SettingsError(f"wire.parties: {strange[0]!r} is no passive party; allowed: {', '.join(passive)}")
         return {name: self.link(name) for name in passive}
+
+
+def _size(encoding: str) -> int:
+    return encoding_named(encoding).nbytes(1, _ANY_WIDTH)

@@ -2,7 +2,9 @@
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,10 @@ from torch.nn import functional
 from coordinator.job import Job
 from coordinator.methods import Method, PhaseOutcome, R, Rollback, phases_in
 from coordinator.methods.training import learning_rate
+from fedora_vfl.sampling.rows import rows_of_round
 from fedora_vfl.sampling.seeds import derive
 from fedora_vfl.settings.model import Model
+from fedora_vfl.wire.encodings import encoding_named
 from party import models
 from party.data.encoding import LabelEncoding, learn
 from party.data.reading import read
@@ -39,9 +43,11 @@ class Joint:
     top: nn.Module
     classes: list[str]
 
-    def logits(self, rows: Tensor) -> Tensor:
-        pairs = zip(self.bottoms, self.inputs, strict=True)
-        logits: Tensor = self.top(torch.cat([bottom(inputs[rows]) for bottom, inputs in pairs], dim=1))
+    def logits(self, rows: Tensor, arrived: Callable[[str, Tensor], Tensor] = lambda _, one: one) -> Tensor:
+        """Return the logits of rows; `arrived` makes of a party's embedding what the active party has of it."""
+        parts = zip(self.owners, self.bottoms, self.inputs, strict=True)
+        embeddings = [arrived(owner, bottom(inputs[rows])) for owner, bottom, inputs in parts]
+        logits: Tensor = self.top(torch.cat(embeddings, dim=1))
         return logits
 
     def state(self) -> dict[str, dict[str, Tensor]]:
@@ -118,12 +124,34 @@ def train(joint: Joint, job: Job, *, name: str = "train") -> None:
             optimizer.step()
 
 
+class _ThereAndBack(torch.autograd.Function):
+    """An embedding as it arrives at the active party, and its gradient as it comes back."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, embedding: Tensor, there: Callable[[Tensor], Tensor], back: Callable[[Tensor], Tensor]
+    ) -> Any:
+        ctx.back = back
+        return there(embedding)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return ctx.back(gradient), None, None
+
+
+def rows_for_one(job: Job) -> float:
+    """Return how many rows in `int8` take the bytes of one in `float32`."""
+    width = (job.model or Model()).embedding
+    return 4 * width / (2 + width)
+
+
 @dataclass
 class Unlearning:
     """Unlearning in the plainest way there is: it runs a method's phases on the joint network."""
 
     joint: Joint
     forget: Tensor  # D_u
+    encoding: str = "int8"  # of joint rounds
 
     def __post_init__(self) -> None:
         train = torch.arange(self.joint.train)
@@ -271,13 +299,34 @@ class Unlearning:
         self.joint.bottoms.train(train)
         self.joint.top.train(train)
 
+    def _logits(self, phase: Phase, rows: Tensor, k: int, first: int) -> Tensor:
+        """Return the logits of some rows of a round, of which `first` others come before them in each message."""
+
+        def crossed(party: str, purpose: str, part: Tensor) -> Tensor:
+            """Encode the whole message: a row's bytes do not depend on others, but what is random in them does."""
+            message = torch.zeros(rows_of_round(phase.joint), part.shape[1])
+            message[first : first + len(part)] = part
+            encoding = encoding_named(self.encoding)()
+            drawn = derive(phase.plan.seed, "encoding", party, purpose, k)
+            encoding.draw_from(None if phase.forward_only else drawn)
+            return encoding.decode(memoryview(encoding.encode(message)), *message.shape)[first : first + len(part)]
+
+        def arrived(party: str, embedding: Tensor) -> Tensor:
+            if party == "active":
+                return embedding
+            there, back = (partial(crossed, party, purpose) for purpose in ("embedding", "gradient"))
+            found: Tensor = _ThereAndBack.apply(embedding, there, back)
+            return found
+
+        return self.joint.logits(rows, arrived)
+
     def _compare(self, phase: Phase) -> tuple[dict[str, float], bool]:
         forget = self._some(phase, Samples.FORGET, phase.joint.forget, 0)
         held_out = self._some(phase, phase.joint.held_out_set, phase.joint.held_out, 0)
         self._mode(False)
         labels = self.joint.labels
         with torch.no_grad():
-            logits = self.joint.logits(forget), self.joint.logits(held_out)
+            logits = self._logits(phase, forget, 0, 0), self._logits(phase, held_out, 0, len(forget))
         gone = labels[forget][~torch.isin(labels[forget], labels[self.sets[Samples.REMAINING]])]
         rule = phase.update.compare
         standing = stand(logits[0], labels[forget], logits[1], labels[held_out], gone, rule)
@@ -297,13 +346,14 @@ class Unlearning:
         for k in range(joint.rounds):
             rows = self._some(phase, Samples.REMAINING, joint.remaining, k)
             self._mode(True)
-            each = functional.cross_entropy(self.joint.logits(rows), self.joint.labels[rows], reduction="none")
+            logits = self._logits(phase, rows, k, joint.forget)
+            each = functional.cross_entropy(logits, self.joint.labels[rows], reduction="none")
             gradients = self._gradients(each.mean())
             g, gate = None, 0.0
             if joint.forget:
                 rows = self._some(phase, Samples.FORGET, joint.forget, k)
                 self._mode(False)
-                logits = self.joint.logits(rows)
+                logits = self._logits(phase, rows, k, 0)
                 if phase.loss.WhichOneof("form") == "uncertainty":
                     p = logits.log_softmax(dim=1)
                     entropy = -(p.exp() * p).sum(dim=1)
@@ -332,11 +382,11 @@ class Unlearning:
                     total = total - self._joint_push(rule, place, g[place], gradients[place])
                 if rule.rho:
                     total = total + rule.rho * (one.detach() - self.initial[place])
-                means[place] = means[place] * 0.9
-                means[place].add_(total, alpha=1 - 0.9)
-                squares[place] = squares[place] * 0.9
-                squares[place].addcmul_(total, total, value=1 - 0.9)
-                rising = 1 - 0.9**self.steps
+                means[place] = means[place] * 0.8
+                means[place].add_(total, alpha=1 - 0.8)
+                squares[place] = squares[place] * 0.8
+                squares[place].addcmul_(total, total, value=1 - 0.8)
+                rising = 1 - 0.8**self.steps
                 size = float(self.initial[place].square().mean().sqrt())
                 length = rule.step * min(1.0, self.steps / 5)
                 length *= 1 - k / joint.rounds if rule.falling else 1.0

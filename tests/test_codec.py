@@ -10,13 +10,13 @@ from coordinator.phases import FORGET, TEST, TRAIN, learn, look
 from coordinator.wire import Wire
 from fedora_vfl.errors import SettingsError
 from fedora_vfl.settings.files import check
-from fedora_vfl.wire.choice import STEPPING, Encodings, encodings_of
+from fedora_vfl.wire.choice import STEPPING, Encodings, Way, encodings_of
 from fedora_vfl.wire.encodings import Float32, Int4, Int8, TensorEncoding, TopK, encoding_named
 from party.codec import Codec, LinkMemories
 from party.updates import RULES
 from protos.fedora.v1.control_pb2 import LinkEncoding, Setup
 from protos.fedora.v1.meter_pb2 import Kind
-from protos.fedora.v1.phase_pb2 import DualAscent, Phase, Sgd, Update
+from protos.fedora.v1.phase_pb2 import Compare, DualAscent, Joint, JointRounds, Phase, Sgd, Update
 
 WIDTH = 16
 NAMES = ("int8", "int4", "int3", "int2", "topk", "topk-50%", "float16")
@@ -180,7 +180,35 @@ def test_what_a_party_does_not_say_the_job_says(
     content: dict[str, Any], embeddings: str, gradients: str, evaluation: str, feedback: bool
 ) -> None:
     expected = LinkEncoding(embeddings=embeddings, gradients=gradients, evaluation=evaluation, error_feedback=feedback)
-    assert wire(content).link("a") == expected
+    found = wire(content).link("a")
+    found.ClearField("joint_rounds")
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "joint_rounds"),
+    [
+        ({}, "int8"),
+        ({"encoding": "bfloat16"}, "int8"),
+        ({"encoding": "int8"}, ""),
+        ({"gradients": "int4"}, ""),
+        ({"joint_rounds": "float32"}, "float32"),
+        ({"parties": {"a": {"joint_rounds": "int4"}, "b": {"joint_rounds": "int3"}}}, "int4"),
+        ({"encoding": "int4", "parties": {"a": {"encoding": "float32"}}}, "int8"),
+    ],
+)
+def test_joint_rounds_take_a_byte_a_value_unless_the_job_has_fewer_or_says_otherwise(
+    content: dict[str, Any], joint_rounds: str
+) -> None:
+    assert wire(content).link("a").joint_rounds == joint_rounds
+
+
+def test_joint_rounds_travel_in_their_own_encoding_both_ways_and_without_feedback() -> None:
+    link = Encodings(Int4, Float32, Float32, error_feedback=True, joint_rounds=Int8)
+    rounds = Phase(joint=Joint(rounds=1), update=Update(joint_rounds=JointRounds()))
+    compared = Phase(joint=Joint(rounds=1), update=Update(compare=Compare()), forward_only=True)
+    assert link.way(Kind.EMBEDDING, rounds) == link.way(Kind.GRADIENT, rounds) == Way(Int8, random=True)
+    assert link.way(Kind.EMBEDDING, compared) == Way(Int8), "what is only looked at is rounded to the nearest"
 
 
 def test_a_party_that_is_not_there_is_refused_with_those_that_are() -> None:

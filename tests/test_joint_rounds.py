@@ -18,7 +18,7 @@ from coordinator.methods.primal_dual import Problem
 from coordinator.train import Train
 from fedora_vfl.settings.model import Model
 from fedora_vfl.wire.choice import Encodings
-from fedora_vfl.wire.encodings import Float32
+from fedora_vfl.wire.encodings import Float32, Int8
 from fedora_vfl.wire.link import Link
 from fedora_vfl.wire.meter import Meter, Packed
 from fedora_vfl.wire.tensors import pack, unpack
@@ -127,8 +127,8 @@ def role_of(place: int, joint: reference.Joint, forget: Tensor, queues: dict[tup
         Line(Wire(queues[name, peer], queues[peer, name]), me=name, peer=peer, meter=Meter(), pack=pack, unpack=unpack)
         for peer in (PARTIES[:2] if active else ("active",))
     ]
-    plain = Encodings(Float32, Float32, Float32)
-    role.exchanges = [TensorExchange(line, plain, clock, passive=line.peer if active else name) for line in lines]
+    encodings = Encodings(Float32, Float32, Float32, joint_rounds=Int8)
+    role.exchanges = [TensorExchange(line, encodings, clock, passive=line.peer if active else name) for line in lines]
     for exchange in role.exchanges:
         exchange.width = WIDTH
     role.kept, role.late = [], deque()

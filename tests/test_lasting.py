@@ -422,6 +422,7 @@ def test_a_second_request_equals_one_process_that_never_had_the_rows_of_the_firs
         remaining=joint.train - 30,
         seed=derive(later.seed, "unlearn"),
         test=len(joint.labels) - joint.train,
+        rows_for_one=reference.rows_for_one(job),
     )
     unlearning.perform(self_scaling.auto(Problem(later.unlearn, task)))
     joint.assert_saved(tmp_path / "second", "unlearned")

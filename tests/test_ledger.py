@@ -21,7 +21,7 @@ from fedora_vfl.wire.meter import Meter, Packed
 from party.batches import SampleSets, draw
 from protos.fedora.v1.control_pb2 import FromCoordinator, FromParty
 from protos.fedora.v1.meter_pb2 import Count, Kind, Reading
-from protos.fedora.v1.phase_pb2 import Adam, Influence, Phase, Samples, Sgd, Shift, Update
+from protos.fedora.v1.phase_pb2 import Adam, Influence, Joint, JointRounds, Phase, Samples, Sgd, Shift, Update
 
 deterministic = hypothesis.settings(derandomize=True, deadline=None)
 
@@ -322,6 +322,15 @@ def test_the_cost_goes_by_link_direction_and_what_the_phase_does() -> None:
     assert cost.predict(standing) == 99 * (12 + 5 + 12 + 40)
     standing.offline.append("b")
     assert cost.predict(standing) == 99 * (12 + 5)
+
+
+def test_the_cost_says_how_many_rows_of_joint_rounds_take_the_bytes_of_one_row_of_training() -> None:
+    plain, own = Encodings(Float32, Float32, Float32), Encodings(Float32, Float32, Float32, joint_rounds=Int8)
+    assert CostModel(ROWS, 30, {"a": plain}).rows_for_one == 1
+    assert CostModel(ROWS, 30, {"a": own}).rows_for_one == 120 / 32
+    assert CostModel(ROWS, 30, {"a": own, "b": plain}).rows_for_one == 240 / (32 + 120)
+    rounds = Phase(joint=Joint(rounds=5, forget=2, remaining=6), update=Update(joint_rounds=JointRounds()))
+    assert CostModel(ROWS, 30, {"a": own}).predict(rounds) == 5 * 2 * 8 * 32
 
 
 class OneScale(Float32):

@@ -424,24 +424,31 @@ def test_however_comparisons_come_out_a_run_ends_and_goes_back_twice_at_most(
     assert result.rounds == sum(one.joint.rounds for one in phases if one.update.HasField("joint_rounds"))
 
 
+@pytest.mark.parametrize("rows_for_one", [0.8, 1.0, 1.7, 3.8])
 @pytest.mark.parametrize("rows", [1437, 30_000])
 @pytest.mark.parametrize(
     ("part", "classes", "share"),
     [(0.0, 0.1, 0.01), (50, 1.0, 0.01), (0.1, 1.0, 0.05), (0.1, 0.2, 0.08), (0.4, 0.2, 0.08), (0.4, 1.0, 0.05)],
 )
-def test_what_a_run_exchanges_follows_the_request(rows: int, part: float, classes: float, share: float) -> None:
+def test_what_a_run_exchanges_follows_the_request(
+    rows: int, part: float, classes: float, share: float, rows_for_one: float
+) -> None:
     """`part` are the rows asked for, `classes` the held-out rows of their classes, as a share of all."""
     forget = round(part) if part > 1 else max(1, round(part * rows))
     epochs = 10 if rows > 2000 else 25
     train = Train(epochs=epochs, batch_size=128)
-    task = UnlearningTask(train, classes=10, forget=forget, remaining=rows - forget, seed=1, test=rows // 4)
+    task = UnlearningTask(
+        train, classes=10, forget=forget, remaining=rows - forget, seed=1, test=rows // 4, rows_for_one=rows_for_one
+    )
     phases, _ = played(Problem(Fedora(), task), lambda phase: {"unseen_rows": classes * phase.joint.held_out})
     exchanged = 0.0
     for one in phases:
         both_ways = 0 if one.forward_only else one.joint.forget + one.joint.remaining
         a_round = one.joint.forget + one.joint.remaining + one.joint.held_out + both_ways
         exchanged += one.joint.rounds * a_round / 2
-    assert exchanged <= share * epochs * task.remaining
+    retrained = epochs * task.remaining
+    assert exchanged <= share * retrained * max(1.0, rows_for_one), "the bytes are no more than their share"
+    assert exchanged <= 2 * share * retrained + 2000, "nor is the time: twice its share, and about a second"
     training = epochs * math.ceil(task.remaining / train.batch_size)
     assert sum(one.joint.rounds for one in phases) <= 2 * share * training + 8 + 2
 

@@ -295,6 +295,7 @@ def test_a_model_that_lost_accuracy_is_taken_back_part_of_the_way_at_every_party
         remaining=taken.result["forget"]["remaining"],
         seed=derive(job.seed, "unlearn"),
         test=len(joint.labels) - joint.train,
+        rows_for_one=reference.rows_for_one(job),
     )
     unlearning.perform(self_scaling.auto(Problem(job.unlearn, task)))
     joint.assert_saved(taken.folder, "unlearned")

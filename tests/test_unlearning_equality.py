@@ -82,6 +82,7 @@ def test_distributed_unlearning_equals_one_process(name: str, tmp_path: Path) ->
         remaining=joint.train - len(unlearning.forget),
         seed=derive(job.seed, "unlearn"),
         test=len(joint.labels) - joint.train,
+        rows_for_one=reference.rows_for_one(job),
     )
     problem = Problem(job.unlearn, case)
     method = paper_steps.paper if job.unlearn.steps == "paper" else self_scaling.auto

@@ -65,6 +65,7 @@ class UnlearningTask:
     whole_classes: bool = False  # whether no row of these classes remains
     validation: int = 0  # rows
     test: int = 0  # rows
+    rows_for_one: float = 1.0  # of joint rounds, that take the bytes of one row of training
 
 
 @dataclass(frozen=True)

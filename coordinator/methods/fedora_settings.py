@@ -18,12 +18,12 @@ class Scales(Settings):
     """
 
     rounds: Rounds = 64  # at most
-    push_share: Annotated[float, Field(gt=0, le=1)] | None = None  # of the rounds; 0.6, or 1 for `uncertain`
-    passes: PositiveFloat | None = None  # over D_u, at most; 4, or any number for `uncertain`
+    push_share: Annotated[float, Field(gt=0, le=1)] | None = None  # of the rounds; 0.3, or 1 for `uncertain`
+    passes: PositiveFloat | None = None  # over few rows or a sample, at most; 4 or 2
     dual_step: PositiveFloat = 1.0  # σ, in units of the ceiling
     omega_max: PositiveFloat | None = None  # 1, or 4 for `uncertain`
     ceiling: Annotated[float, Field(gt=0, le=1)] | None = None  # of L_u, as a share of guessing; 1, or 0.97
-    step: PositiveFloat = 0.03  # of a tensor's size, with the largest budget and 48 rows a round
+    step: PositiveFloat = 0.04  # of a tensor's size, with the largest budget and 48 rows a round
     projected: bool = True  # whether the push leaves out what would raise L_r
     decay: bool = True  # whether the step falls to 0 in recovery
     guard: bool = True  # whether a model that lost accuracy is taken back part of the way
@@ -59,7 +59,7 @@ class Fedora(Unlearn):
     goal: Literal["as-retrained", "uncertain"] = "as-retrained"
     steps: Literal["auto", "paper"] = "auto"
     dual: Literal["scalar", "parameterwise"] = "scalar"
-    # auto: rows exchanged, as a share of what retraining takes; 0.01 for 50 rows to 0.05 or 0.08 for a tenth of all
+    # auto: bytes exchanged, at most, as a share of retraining's; 0.01 for 50 rows to 0.05 or 0.08 for a tenth of all
     budget: Annotated[float, Field(gt=0, le=1)] | None = None
     scales: Scales = Scales()  # auto
     rounds: Rounds | None = None  # K; paper: 20

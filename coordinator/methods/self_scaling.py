@@ -39,9 +39,15 @@ LEAST_STEP = 0.25  # of the step: few rows need, and few rows of D_r bear, only 
 LEAST_EPOCHS = 10
 LEAST_ROUNDS = 8
 LEAST_ROWS = 24  # of a round: fewer are noise
+# How often a row is pushed, at most: each of few rows, and each of a sample of all classes, which looks like rows that
+# remain. Rows of some classes only, as poisoned ones, may need more.
+FEW_PASSES, SAMPLE_PASSES = 4.0, 2.0
 OF_FORGET = 0.25  # of the rows of a round that pushes: of D_u; the more there are of D_r, the less accuracy it costs
 STEP_ROWS = 48  # of a round, for which the step is meant: the noise of a mean falls with the root of the rows ...
 MOST_STEP_ROWS = 384  # ... and counts less than the step's own length, some time: up to here it was tried
+# Where joint rounds travel in fewer bytes than training does, the same bytes pay for more rows; but for no more than
+# take twice the budget's share of retraining's time, and about a second.
+TIMES, SPARE = 2, 2000
 COMPARED = 0.1  # of the budget: rows of D_u, and as many held-out ones, in each of two comparisons
 ERRORS = 2.0  # standard errors: what 95 of 100 samples keep within
 LOSS_OF_ACCURACY = 0.02
@@ -49,7 +55,7 @@ RETREAT_SHARE, MOST_RETREATS = 0.5, 2
 
 GOALS = {
     # Recovery follows, which brings back what D_r supports.
-    "as-retrained": {"push_share": 0.6, "passes": 4.0, "omega_max": 1.0, "ceiling": 1.0},
+    "as-retrained": {"push_share": 0.3, "omega_max": 1.0, "ceiling": 1.0},
     # Nothing follows, and rows that look like all others need a long push.
     "uncertain": {"push_share": 1.0, "passes": math.inf, "omega_max": 4.0, "ceiling": 0.97},
 }
@@ -115,19 +121,21 @@ def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool) -
     """Divide among rounds what comparisons leave of the budget."""
     settings, task = problem.settings, problem.task
     rows = rows_in(problem, all_classes=all_classes) - (looks.forget + looks.held_out)  # two, whose rows go one way
+    paid = max(rows, min(rows * task.rows_for_one, TIMES * rows + SPARE))
     # A round of half a training batch: then rounds wait for each other at most twice as often, for their rows, as
     # training does.
     most = max(LEAST_ROUNDS, int(rows / LEAST_ROWS))  # very few rows in all are not worth a budget
     rounds = settings.rounds or min(scales.rounds, most, LEAST_ROUNDS + int(max(0.0, 2 * rows) / problem.batch_size))
-    a_round = max(LEAST_ROWS, int(rows / rounds))
+    a_round = max(LEAST_ROWS, int(paid / rounds))
     push = 0 if "unlearning-loss" in settings.without else math.ceil(rounds * (scales.push_share or 1.0))
     # A model that follows from the labels of very few rows is one that a careful party says nothing of.
     least = math.ceil(FEW / max(1, push)) if task.forget > FEW else 1
     forget = max(1, min(task.forget, a_round // 2, max(least, int(OF_FORGET * a_round))))
     δ = 1.0 if "asymmetric-batches" in settings.without else settings.delta
     remaining = min(task.remaining, a_round - forget if δ is None else max(1, round(δ * task.remaining)))
-    if push and not settings.rounds and task.forget <= FEW:
-        few = math.ceil(min(scales.passes or 1.0, rounds) * task.forget / forget)
+    if push and not settings.rounds and (all_classes or task.forget <= FEW):
+        passes = scales.passes or (FEW_PASSES if task.forget <= FEW else SAMPLE_PASSES)
+        few = math.ceil(min(passes, rounds) * task.forget / forget)
         push = min(push, max(2, min(few, rounds // 2)))
     part = (part_of(problem, all_classes=all_classes) - LEAST_SHARE) / (MOST_SHARE - LEAST_SHARE)
     step = scales.step * _between(LEAST_STEP, 1.0, part) * math.sqrt(min(a_round, MOST_STEP_ROWS) / STEP_ROWS)

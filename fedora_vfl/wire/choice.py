@@ -36,6 +36,7 @@ class Encodings:
     gradients: type[TensorEncoding]
     evaluation: type[TensorEncoding]  # of embeddings that nobody makes up for: see `way`
     error_feedback: bool = False
+    joint_rounds: type[TensorEncoding] | None = None  # both ways, and in comparisons; None: as in other phases
 
     @classmethod
     def of(cls, link: LinkEncoding) -> Self:
@@ -45,6 +46,7 @@ class Encodings:
             encoding_named(link.gradients),
             encoding_named(link.evaluation),
             link.error_feedback,
+            encoding_named(link.joint_rounds) if link.joint_rounds else None,
         )
 
     def way(self, kind: Kind, phase: Phase) -> Way:
@@ -52,8 +54,11 @@ class Encodings:
 
         Error feedback is for phases that take steps: a row comes again, and what was left out is made up for. In others
         an embedding is seen as it arrives, and travels in the encoding of evaluation; what gradients add up to there is
-        right on average, as they are rounded at random.
+        right on average, as they are rounded at random. Joint rounds, few and of other rows each time, may have an
+        encoding of their own.
         """
+        if self.joint_rounds and phase.HasField("joint"):
+            return Way(self.joint_rounds, random=not phase.forward_only)
         feedback = self.error_feedback and phase.update.WhichOneof("rule") in STEPPING
         if kind == Kind.GRADIENT:
             return Way(self.gradients, feedback, random=not feedback)
@@ -73,6 +78,7 @@ def told(setup: Setup) -> dict[str, dict[str, str | bool]]:
             "gradients": link.gradients.name,
             "evaluation": link.evaluation.name,
             "error_feedback": link.error_feedback,
+            **({"joint_rounds": link.joint_rounds.name} if link.joint_rounds else {}),
         }
         for name, link in links.items()
     }

@@ -17,7 +17,7 @@ from party.updates.rule import PhaseEnd, Rule, RuleMemory
 from protos.fedora.v1 import phase_pb2
 from protos.fedora.v1.phase_pb2 import Update
 
-BETA = 0.9  # what Adam's means keep from one round to the next: short memories, as a run has some tens of rounds
+BETA = 0.8  # what Adam's means keep from one round to the next: short memories, as a run has some tens of rounds
 WARM_UP = 5  # rounds: Adam's first steps are as long in values whose gradient is noise as in all others
 LEAST = 1e-12  # in the place of Adam's ε, so that the scale of the loss has no part in a step
 

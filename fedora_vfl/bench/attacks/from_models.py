@@ -5,6 +5,7 @@ from pathlib import Path
 from torch import Tensor
 from torch.nn import functional
 
+from coordinator.cost import CostModel
 from coordinator.job import Job
 from coordinator.methods import UnlearningTask
 from coordinator.methods.catalogue import Fedora
@@ -18,6 +19,7 @@ from fedora_vfl.bench.attacks.views import TARGET, Seen, observe
 from fedora_vfl.bench.one_process.joining import join
 from fedora_vfl.bench.one_process.parties import OneProcess
 from fedora_vfl.sampling.seeds import derive
+from fedora_vfl.wire.choice import Encodings
 from party.rates import area_under_curve, true_positives
 from party.request import resolve
 from protos.fedora.v1.control_pb2 import Request
@@ -31,6 +33,7 @@ def membership_figures(process: OneProcess, job: Job, folder: Path) -> Figures:
     forget = resolve(request, process.order, process.labels[:train], classes)
     found = _remembered(process, forget, "original")
     test = observe(process, TEST)
+    links = {name: Encodings.of(job.wire.link(name)) for name in process.passive}
     task = UnlearningTask(
         job.train,
         classes=len(classes),
@@ -41,6 +44,7 @@ def membership_figures(process: OneProcess, job: Job, folder: Path) -> Figures:
         held_out_loss=float(functional.cross_entropy(test.logits, process.labels[test.rows])),
         validation=len(process.order.validation),
         test=len(process.order.test),
+        rows_for_one=CostModel({}, process.active.model.embedding, links).rows_for_one,
     )
     process.forget(forget)
     process.perform(METHODS.get("fedora").run(task, Fedora()))

@@ -58,6 +58,8 @@ class Course:
         for state in process.states.values():
             state.sets = state.sets.forgetting(rows)
         self.rows = {which: len(rows) for which, rows in process.active.sets.rows.items()}
+        links = {name: Encodings.of(job.wire.link(name)) for name in process.passive}
+        self._cost = CostModel(self.rows, process.active.model.embedding, links)
         self.task = UnlearningTask(
             job.train,
             classes=process.active.classes,
@@ -67,9 +69,8 @@ class Course:
             passive=tuple(process.passive),
             validation=self.rows[Samples.VALIDATION],
             test=self.rows[Samples.TEST],
+            rows_for_one=self._cost.rows_for_one,
         )
-        links = {name: Encodings.of(job.wire.link(name)) for name in process.passive}
-        self._cost = CostModel(self.rows, process.active.model.embedding, links)
 
     def go_on(self, forget: Forget, *, seed: int) -> None:
         """Ask for other rows to be forgotten, of the model as the last `unlearn` has left it."""

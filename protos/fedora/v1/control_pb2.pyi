@@ -188,16 +188,18 @@ class Setup(_message.Message):
     def __init__(self, job: _Optional[str] = ..., seed: _Optional[int] = ..., passive: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., encoding: _Optional[str] = ..., load: _Optional[str] = ..., alignment: _Optional[str] = ..., allow_remembering: _Optional[bool] = ..., matching: _Optional[str] = ..., submitted_by: _Optional[str] = ..., take_up_pending: _Optional[bool] = ..., saves: _Optional[_Iterable[str]] = ..., links: _Optional[_Mapping[str, LinkEncoding]] = ...) -> None: ...
 
 class LinkEncoding(_message.Message):
-    __slots__ = ("embeddings", "gradients", "evaluation", "error_feedback")
+    __slots__ = ("embeddings", "gradients", "evaluation", "error_feedback", "joint_rounds")
     EMBEDDINGS_FIELD_NUMBER: _ClassVar[int]
     GRADIENTS_FIELD_NUMBER: _ClassVar[int]
     EVALUATION_FIELD_NUMBER: _ClassVar[int]
     ERROR_FEEDBACK_FIELD_NUMBER: _ClassVar[int]
+    JOINT_ROUNDS_FIELD_NUMBER: _ClassVar[int]
     embeddings: str
     gradients: str
     evaluation: str
     error_feedback: bool
-    def __init__(self, embeddings: _Optional[str] = ..., gradients: _Optional[str] = ..., evaluation: _Optional[str] = ..., error_feedback: _Optional[bool] = ...) -> None: ...
+    joint_rounds: str
+    def __init__(self, embeddings: _Optional[str] = ..., gradients: _Optional[str] = ..., evaluation: _Optional[str] = ..., error_feedback: _Optional[bool] = ..., joint_rounds: _Optional[str] = ...) -> None: ...
 
 class Ready(_message.Message):
     __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training", "forgotten_rows", "repeatable_start", "pending", "aligned")
