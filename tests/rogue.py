@@ -217,7 +217,7 @@ def tell_one_party(content: str, change: Callable[[Parcel], Parcel]) -> None:
             message = change(message)
         await send(self, message, **more)
 
-    Link.send = deceive  # type: ignore[method-assign,assignment]
+    Link.send = deceive  # type: ignore[method-assign]
 
 
 def other_rows(parcel: Parcel) -> Parcel:
