@@ -469,5 +469,37 @@ class Books(RuleBasedStateMachine):
         self.run(work())
 
 
+def test_a_phase_that_comes_while_a_commit_is_written_begins() -> None:
+    """Else all would wait for its report until a deadline is over."""
+    books = Books()
+    books.start()
+    books.begin_job(fate=None)
+    process, writing, written = books.parties["passive-1"], asyncio.Event(), asyncio.Event()
+
+    async def save(*_: object, **__: object) -> None:
+        writing.set()
+        await written.wait()
+
+    async def work() -> None:
+        first, second = (FromCoordinator(phase=Phase(name="train", round=n, number=n), commit=True) for n in (1, 2))
+        second.ahead = True
+        end = cast(Any, PartyEnd(books.lines["passive-1"]))
+        with patch("party.process.asyncio.to_thread", save):
+            await process._obey(end, first)
+            await writing.wait()
+            for _ in range(10):  # nothing is left to do but to wait for the disk
+                await asyncio.sleep(0)
+            await process._obey(end, second)
+            written.set()
+            assert process._work
+            await process._work
+        answers = [books.lines["passive-1"].answers.get_nowait() for _ in range(2)]
+        assert [one.report.phase for one in answers] == [1, 2]
+
+    with books.own_roles():
+        books.run(work())
+    books.teardown()
+
+
 TestBooks = Books.TestCase
 TestBooks.settings = hypothesis.settings(max_examples=100, stateful_step_count=20, deadline=None)

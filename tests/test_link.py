@@ -2,13 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import grpc
 import pytest
 
+from fedora_vfl.cluster.local import free_address
 from fedora_vfl.errors import PartyError
+from fedora_vfl.wire.channels import Secured, dial, listen, path, reach
 from fedora_vfl.wire.link import READ_AHEAD, Link, begin_writing, one_arrived
 from fedora_vfl.wire.meter import Meter, Packed
+from fedora_vfl.wire.tls import Member
+from protos.fedora.v1.exchange_pb2 import DESCRIPTOR
 from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.meter_pb2 import Kind
 
@@ -220,3 +225,34 @@ def test_whoever_gives_up_waiting_does_not_wake_or_silence_the_next() -> None:
         assert given_up.cancelled()
 
     asyncio.run(scenario())
+
+
+def test_a_channel_that_is_dialled_anew_has_a_connection_of_its_own() -> None:
+    """Over the last one nothing may come any more, as after a change of addresses, and nobody has noticed yet."""
+    method = DESCRIPTOR.services_by_name["Exchange"].methods_by_name["Open"]
+    callers = []
+
+    async def serve(_: object, context: Any) -> None:
+        callers.append(context.peer())
+        await context.write(b"here")
+        await asyncio.Event().wait()
+
+    async def work() -> None:
+        address = free_address()
+        handler: Any = grpc.stream_stream_rpc_method_handler(serve)
+        server = await listen(address, {method: handler}, 3.0, credentials=None)
+        secured: Secured = {"credentials": None, "peer": Member("active", "active")}
+        calls = []  # a stream that is under way holds its channel's connection, also when the channel is closed
+        for _ in range(2):
+            channel = dial(address, 3.0, **secured)
+            await reach(channel, address, 10.0, **secured)
+            calls.append(channel.stream_stream(path(method))())
+            assert await calls[-1].read() == b"here"
+            reading = asyncio.create_task(calls[-1].read())
+            await asyncio.sleep(0)
+            await channel.close()
+            reading.cancel()
+        await server.stop(grace=0)
+
+    asyncio.run(work())
+    assert len(set(callers)) == 2
