@@ -242,7 +242,9 @@ def test_a_channel_that_is_dialled_anew_has_a_connection_of_its_own() -> None:
         handler: Any = grpc.stream_stream_rpc_method_handler(serve)
         server = await listen(address, {method: handler}, 3.0, credentials=None)
         secured: Secured = {"credentials": None, "peer": Member("active", "active")}
-        calls = []  # a stream that is under way holds its channel's connection, also when the channel is closed
+        calls: list[
+            Any
+        ] = []  # a stream that is under way holds its channel's connection, also when the channel is closed
         for _ in range(2):
             channel = dial(address, 3.0, **secured)
             await reach(channel, address, 10.0, **secured)
