@@ -2,14 +2,19 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import grpc
 import pytest
 
+from fedora_vfl.cluster.local import free_address
 from fedora_vfl.errors import PartyError
+from fedora_vfl.wire.channels import Secured, dial, listen, path, reach
 from fedora_vfl.wire.link import READ_AHEAD, Link, one_arrived
 from fedora_vfl.wire.meter import Meter, Packed
 from fedora_vfl.wire.started import Started
+from fedora_vfl.wire.tls import Member
+from protos.fedora.v1.exchange_pb2 import DESCRIPTOR
 from protos.fedora.v1.failure_pb2 import Failure
 from protos.fedora.v1.meter_pb2 import Kind
 
@@ -264,3 +269,36 @@ def test_what_is_started_runs_to_its_first_wait_at_once_and_then_by_itself() -> 
             bad.result()
 
     asyncio.run(run())
+
+
+def test_a_channel_that_is_dialled_anew_has_a_connection_of_its_own() -> None:
+    """Over the last one nothing may come any more, as after a change of addresses, and nobody has noticed yet."""
+    method = DESCRIPTOR.services_by_name["Exchange"].methods_by_name["Open"]
+    callers = []
+
+    async def serve(_: object, context: Any) -> None:
+        callers.append(context.peer())
+        await context.write(b"here")
+        await asyncio.Event().wait()
+
+    async def work() -> None:
+        address = free_address()
+        handler: Any = grpc.stream_stream_rpc_method_handler(serve)
+        server = await listen(address, {method: handler}, 3.0, credentials=None)
+        secured: Secured = {"credentials": None, "peer": Member("active", "active")}
+        calls: list[
+            Any
+        ] = []  # a stream that is under way holds its channel's connection, also when the channel is closed
+        for _ in range(2):
+            channel = dial(address, 3.0, **secured)
+            await reach(channel, address, 10.0, **secured)
+            calls.append(channel.stream_stream(path(method))())
+            assert await calls[-1].read() == b"here"
+            reading = asyncio.create_task(calls[-1].read())
+            await asyncio.sleep(0)
+            await channel.close()
+            reading.cancel()
+        await server.stop(grace=0)
+
+    asyncio.run(work())
+    assert len(set(callers)) == 2

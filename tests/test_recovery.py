@@ -18,6 +18,7 @@ from fedora_vfl.cluster.local import LocalCluster
 from fedora_vfl.cluster.preparation import as_yaml, prepare
 from fedora_vfl.cluster.runs import keep, run_on
 from fedora_vfl.cluster.submission import submit
+from fedora_vfl.errors import SettingsError
 from fedora_vfl.settings.federation import Deadlines
 from fedora_vfl.storage import UNFINISHED
 from fedora_vfl.wire.protocol import COORDINATOR
@@ -27,6 +28,7 @@ from tests.conftest import as_job
 from tests.test_state import assert_same_models, content
 
 DEADLINES = Deadlines(join=60, step=20, silence=4)
+EAGER = DEADLINES.model_copy(update={"commit_every": 0.01})  # a commit after whatever can have one
 MEMBERS = (COORDINATOR, "passive-1", "passive-2", "active")
 
 FORGETTING = content(
@@ -155,6 +157,26 @@ def test_any_member_killed_in_training_forgetting_measuring_and_comparing(forget
     assert "repeated" in (tmp_path / "run" / "ledger.csv").read_text()
 
 
+def test_running_statistics_survive_kills_in_rounds_and_in_the_guard_s_retreat(tmp_path: Path) -> None:
+    job = content(
+        model={"bottom": "resnet18", "width": 2, "embedding": 8, "top": [16]},
+        train={"epochs": 6, "batch_size": 16, "lr": 0.005},
+        unlearn={"budget": 1.0, "scales": {"rounds": 6, "step": 0.5, "push_share": 1.0, "projected": False}},
+    )
+    whole, _ = run_with(job, tmp_path / "whole")
+    phases = [one["phase"] for one in whole["rounds"]]
+    assert {"unlearning", "retreat"} <= set(phases), "steps so large do harm, and the guard takes parameters back"
+    rounds, retreat = phases.index("unlearning"), phases.index("retreat")  # as many phases are over before them
+    strikes = {
+        rounds: kill("passive-1"),
+        rounds + 1: kill("active"),
+        retreat: kill(*MEMBERS),
+        retreat + 1: kill("passive-2", COORDINATOR),
+    }
+    run_with(job, tmp_path / "run", strikes, deadlines=EAGER)
+    assert_same(tmp_path / "whole", tmp_path / "run")
+
+
 def test_long_phases_are_cut_and_a_member_killed_in_the_middle_of_one_changes_no_bit(tmp_path: Path) -> None:
     job = content(
         train={"epochs": 2, "batch_size": 6, "overlap": 3, "local_steps": 2},
@@ -247,6 +269,9 @@ def test_a_run_that_was_killed_whole_goes_on_in_its_folder(noisy: Path, tmp_path
     finally:
         run.kill()
         run.wait()
+    refused = subprocess.run([*command, "run", str(job), "--out", str(out)], capture_output=True, text=True, timeout=60)
+    assert refused.returncode == SettingsError.exit_code
+    assert f"go on with it by --resume {out}" in " ".join(refused.stderr.split())
     done = subprocess.run([*command, "run", "--resume", str(out)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the job goes on after request" in done.stdout

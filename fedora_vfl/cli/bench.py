@@ -482,10 +482,10 @@ def faults(
 
 @app.command()
 def commits(
-    repeats: Annotated[int, typer.Option(min=1, help="Runs with commits, and as many without.")] = 3,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of the job.")] = 3,
     seed: Annotated[int, typer.Option(help="Of the job.")] = 0,
 ) -> None:
-    """Measure what it costs that nothing is lost: the same job on Income with commits and without, in turns."""
+    """Measure what it costs that nothing is lost: a job on Income that commits in every other block of rounds."""
     from fedora_vfl.bench.commits import measure
     from fedora_vfl.process.lifecycle import run_until_done
 
@@ -493,14 +493,14 @@ def commits(
 
     async def work() -> None:
         with Progress(console=console, transient=True) as progress:
-            task = progress.add_task("runs", total=2 * repeats)
+            task = progress.add_task("runs", total=repeats)
             found = await measure(repeats, seed=seed, told=lambda done: progress.update(task, completed=done))
         table = Table(title="What commits cost", title_justify="left")
         for name in ("", "without, ms", "with, ms", "more", "at most"):
             table.add_column(name, justify="right" if name else "left")
         for one in found:
             spent = (f"{1000 * seconds:.1f}" for seconds in (one.without, one.with_commits))
-            table.add_row(one.stretch.name, *spent, f"{one.share:+.1%}", f"{one.stretch.most:.0%}")
+            table.add_row(one.stretch.name, *spent, f"{one.share:+.1%} ± {one.error:.1%}", f"{one.stretch.most:.0%}")
         console.print(table)
 
     if code := run_until_done(work()):

@@ -60,7 +60,10 @@ def _check_folder(out: Path, *, overwrite: bool, marker: str) -> None:
     """Refuse to mix new results with other files."""
     there = {path.name for path in out.iterdir()} - {LOCK_FILE, SECRET_FILE}
     if there and not overwrite:
-        raise SettingsError(f"{out}: is not empty; choose another folder or add --overwrite")
+        said = "is not empty; choose another folder or add --overwrite"
+        if is_unfinished(out):
+            said = f"holds a run that was interrupted; go on with it by --resume {out}, or replace it with --overwrite"
+        raise SettingsError(f"{out}: {said}")
     # A run that was killed while it was prepared may not have come as far as its marker.
     if there and not (out / marker).exists() and EARLIER not in there:
         raise SettingsError(f"{out}: does not look like an earlier run, so it is not overwritten")
