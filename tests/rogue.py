@@ -212,10 +212,10 @@ def tell_one_party(content: str, change: Callable[[Parcel], Parcel]) -> None:
     """As active party, tell the first passive party something else than the others."""
     send = Link.send
 
-    async def deceive(self: Link[Any, Any], message: Any, *, timeout: float | None = None) -> None:
+    async def deceive(self: Link[Any, Any], message: Any, **more: Any) -> None:
         if self.peer == "passive-1" and isinstance(message, Parcel) and message.WhichOneof("content") == content:
             message = change(message)
-        await send(self, message, timeout=timeout)
+        await send(self, message, **more)
 
     Link.send = deceive  # type: ignore[method-assign]
 

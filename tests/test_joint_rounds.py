@@ -68,9 +68,9 @@ class Line(Link[Any, Any]):
 
     turns, _sent = 0, False
 
-    async def post(self, message: Any, *, timeout: float | None = None) -> None:
+    async def post(self, message: Any, *, timeout: float | None = None, phase: tuple[str, int] | None = None) -> None:
         self._sent = True
-        await super().post(message, timeout=timeout)
+        await super().post(message, timeout=timeout, phase=phase)
 
     def take(self, most: int | None = None, unpack: Callable[[bytes], tuple[Any, Packed]] | None = None) -> Any:
         self.turns += self._sent  # what comes with the answer is not waited for again
