@@ -184,7 +184,10 @@ def main() -> None:
         importlib.import_module(module)
 
     gc.freeze()  # what is there now is never rubbish: pages stay shared
-    request = _serve(socket.socket(fileno=int(sys.argv[1])))
+    try:
+        request = _serve(socket.socket(fileno=int(sys.argv[1])))
+    except BrokenPipeError:  # whoever asked has ended without waiting for the answer
+        os._exit(0)
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
