@@ -102,7 +102,7 @@ def test_the_coordinator_and_the_active_party_get_other_addresses_behind_their_n
 
 async def _run_and_move(out: Path, federation: Federation, network: Network) -> None:
     programs = {COORDINATOR: ["coordinator", "--listen", f"{EVERYWHERE}:{COORDINATOR_PORT}"]}
-    words = ("fedora_vfl.bench.faults.user", federation.coordinator.address, str(out), "60", "")
+    words = ("fedora_vfl.bench.faults.user", federation.coordinator.address, str(out / "job.yaml"), str(out), "60", "")
     async with LocalCluster(out, federation, programs=programs, hosts=starters(federation, network)):
         user = await asyncio.create_subprocess_exec(
             *network.command("passive-1", sys.executable, "-m", *words),
