@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -434,13 +435,9 @@ def faults(
     console = Console(highlight=False, markup=False)
 
     async def work() -> None:
-        for name in only or []:
-            if name not in SCENARIOS:
-                raise SettingsError(f"--only: there is no job {name!r}; allowed: {', '.join(SCENARIOS)}")
         named = {one.short: one for one in Kind}
-        for name in kind or []:
-            if name not in named:
-                raise SettingsError(f"--kind: there is no fault {name!r}; allowed: {', '.join(named)}")
+        _check_known(only or (), SCENARIOS, "--only: there is no job")
+        _check_known(kind or (), named, "--kind: there is no fault")
         if kind and points:
             raise SettingsError("--kind: with --points all faults are kills at named points; leave one of them out")
         missing = None if loopback else why_not()
@@ -478,6 +475,13 @@ def faults(
 
     if code := run_until_done(work()):
         sys.exit(code)
+
+
+def _check_known(names: Iterable[str], allowed: Collection[str], said: str) -> None:
+    """Refuse a name that stands for nothing, with those that do."""
+    for name in names:
+        if name not in allowed:
+            raise SettingsError(f"{said} {name!r}; allowed: {', '.join(allowed)}")
 
 
 @app.command()
