@@ -34,17 +34,17 @@ COMPARISON, RETREAT = "comparison", "retreat"
 FEW, LEAST_SHARE, THIN_SHARE, MOST_SHARE, MANY = 50, 0.01, 0.05, 0.08, 0.1
 ALL_CLASSES = 0.9  # of the held-out rows, at least so many are then of the classes that D_u has
 UNCERTAIN_SHARE = 0.16
-LEAST_STEP = 0.25  # of the step: few rows need, and few rows of D_r bear, only a small change
+LEAST_STEP = 0.15  # of the step: few rows need, and few rows of D_r bear, only a small change
 # Retraining to convergence takes at least so many epochs, whatever the model at hand was given.
 LEAST_EPOCHS = 10
 LEAST_ROUNDS = 8
 LEAST_ROWS = 24  # of a round: fewer are noise
 # How often a row is pushed, at most: each of few rows, and each of a sample of all classes, which looks like rows that
 # remain. Rows of some classes only, as poisoned ones, may need more.
-FEW_PASSES, SAMPLE_PASSES = 4.0, 2.0
+FEW_PASSES, SAMPLE_PASSES = 4.0, 1.0
 OF_FORGET = 0.25  # of the rows of a round that pushes: of D_u; the more there are of D_r, the less accuracy it costs
 STEP_ROWS = 48  # of a round, for which the step is meant: the noise of a mean falls with the root of the rows ...
-MOST_STEP_ROWS = 384  # ... and counts less than the step's own length, some time: up to here it was tried
+MOST_STEP_ROWS = 160  # ... but longer steps cost accuracy where there are few of them, as with large batches
 # Where joint rounds travel in fewer bytes than training does, the same bytes pay for more rows; but for no more than
 # take twice the budget's share of retraining's time, and about a second.
 TIMES, SPARE = 2, 2000
@@ -55,9 +55,9 @@ RETREAT_SHARE, MOST_RETREATS = 0.5, 2
 
 GOALS = {
     # Recovery follows, which brings back what D_r supports.
-    "as-retrained": {"push_share": 0.3, "omega_max": 1.0, "ceiling": 1.0},
-    # Nothing follows, and rows that look like all others need a long push.
-    "uncertain": {"push_share": 1.0, "passes": math.inf, "omega_max": 4.0, "ceiling": 0.97},
+    "as-retrained": {"push_share": 0.3, "omega_max": 1.0, "ceiling": 1.0, "step": 0.07},
+    # Nothing follows that would mend what long steps break, and rows that look like all others need a long push.
+    "uncertain": {"push_share": 1.0, "passes": math.inf, "omega_max": 4.0, "ceiling": 0.97, "step": 0.04},
 }
 
 
@@ -138,7 +138,7 @@ def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool) -
         few = math.ceil(min(passes, rounds) * task.forget / forget)
         push = min(push, max(2, min(few, rounds // 2)))
     part = (part_of(problem, all_classes=all_classes) - LEAST_SHARE) / (MOST_SHARE - LEAST_SHARE)
-    step = scales.step * _between(LEAST_STEP, 1.0, part) * math.sqrt(min(a_round, MOST_STEP_ROWS) / STEP_ROWS)
+    step = (scales.step or 0.0) * _between(LEAST_STEP, 1.0, part) * math.sqrt(min(a_round, MOST_STEP_ROWS) / STEP_ROWS)
     return Pace(push, rounds - push, forget, remaining, step)
 
 
