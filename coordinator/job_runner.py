@@ -81,10 +81,9 @@ class JobRunner:
     async def run(self) -> Result:
         """Do all that the job asks for."""
         ready = await self._set_up()
-        classes = ready[self._federation.active.name].classes
         if self._job.forget and self._job.forget.pending:
             await self._take_up(ready)
-        task = await self._request(self._job.forget, classes) if self._job.forget else None
+        task = await self._request(self._job.forget, ready) if self._job.forget else None
         await self._train()
         forgotten = await self._forget_for_good(self._job.forget, task) if self._job.forget and task else None
         ledger = await self._engine.collect()
@@ -124,16 +123,17 @@ class JobRunner:
             raise SettingsError(f"forget.pending: the saved model {self._job.train.load!r} has honoured all requests")
         await self._say(f"pending requests are taken up, of these jobs: {', '.join(self._requests)}")
 
-    async def _request(self, forget: Forget, classes: int) -> UnlearningTask:
+    async def _request(self, forget: Forget, ready: dict[str, Ready]) -> UnlearningTask:
         """Find the rows to forget, before any training: what is wrong with a request is said at once."""
         job = self._job
         accepted = await self._engine.request(request_message(forget, seed=job.seed, pending=self._requests))
         self._commitment = accepted.commitment
         rows = f"{accepted.rows} rows will be forgotten" if accepted.rows > 1 else "1 row will be forgotten"
         await self._say(f"{rows}, {accepted.remaining} remain")
+        active = ready[self._federation.active.name]
         task = UnlearningTask(
             self._training,
-            classes=classes,
+            classes=active.classes,
             forget=accepted.rows,
             remaining=accepted.remaining,
             seed=derive(job.seed, "unlearn"),
@@ -141,6 +141,7 @@ class JobRunner:
             validation=self._engine.rows[Samples.VALIDATION],
             test=self._engine.rows[Samples.TEST],
             rows_for_one=self._engine.cost.rows_for_one,
+            layers=max(one.bottom_layers for one in ready.values()) + active.top_layers,
         )
         for settings in (job.unlearn, *job.compare):
             METHODS.get(settings.method).run(task, settings).close()  # refuses what it cannot do

@@ -166,6 +166,8 @@ class Role(ABC):
         return Ready(
             own_rows=rounded_up(len(self.context.records.ids), self.context.settings.padding),
             parameters=state.parameters,
+            bottom_layers=state.layers("bottom"),
+            top_layers=state.layers("top"),
             embedding=state.model.embedding,
             train=len(order.train),
             validation=len(order.validation),

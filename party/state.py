@@ -200,6 +200,10 @@ class PartyState:
         """How many numbers are trained here."""
         return sum(parameter.numel() for parameter in self.networks.parameters())
 
+    def layers(self, network: str) -> int:
+        """Return how many layers of weights the bottom or the top model has; 0 for one that is not here."""
+        return sum(θ.dim() > 1 for θ in self.networks[network].parameters()) if network in self.networks else 0
+
     def snapshot(self) -> list[Tensor]:
         """Return a copy of all parameters."""
         return [parameter.detach().clone() for parameter in self.networks.parameters()]

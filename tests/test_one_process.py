@@ -11,7 +11,7 @@ from tests.conftest import run
 
 DIGITS: dict[str, Any] = {
     "data": {"source": "digits", "parties": 2},
-    "model": {"bottom": "cnn", "channels": [4, 8], "embedding": 8},
+    "model": {"bottom": "cnn", "channels": [4, 8], "embedding": 8, "top": [8, 8, 8]},  # deep: steps are shorter
     "train": {"epochs": 2, "batch_size": 128},
     "wire": {"encoding": "bfloat16"},
     "forget": {"classes": ["0", "1"], "percent": 50},

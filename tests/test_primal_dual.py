@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -451,6 +452,14 @@ def test_what_a_run_exchanges_follows_the_request(
     assert exchanged <= 2 * share * retrained + 2000, "nor is the time: twice its share, and about a second"
     training = epochs * math.ceil(task.remaining / train.batch_size)
     assert sum(one.joint.rounds for one in phases) <= 2 * share * training + 8 + 2
+
+
+def test_the_more_layers_a_network_has_the_shorter_are_the_steps_in_each() -> None:
+    shallow, deep = (
+        played(Problem(Fedora(), replace(problem().task, layers=layers)), lambda _: {})[0] for layers in (3, 24)
+    )
+    (whole,), (part,) = ({one.update.joint_rounds.step for one in phases} - {0.0} for phases in (shallow, deep))
+    assert part == pytest.approx(whole * self_scaling.STEP_LAYERS / 24)
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 32, 256])

@@ -45,6 +45,8 @@ FEW_PASSES, SAMPLE_PASSES = 4.0, 1.0
 OF_FORGET = 0.25  # of the rows of a round that pushes: of D_u; the more there are of D_r, the less accuracy it costs
 STEP_ROWS = 48  # of a round, for which the step is meant: the noise of a mean falls with the root of the rows ...
 MOST_STEP_ROWS = 160  # ... but longer steps cost accuracy where there are few of them, as with large batches
+# A step of the same share in every layer changes what a network computes the more, the more layers there are.
+STEP_LAYERS = 6  # of weights, from inputs to logits, up to which the step is as it is
 # Where joint rounds travel in fewer bytes than training does, the same bytes pay for more rows; but for no more than
 # take twice the budget's share of retraining's time, and about a second.
 TIMES, SPARE = 2, 2000
@@ -139,6 +141,7 @@ def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool) -
         push = min(push, max(2, min(few, rounds // 2)))
     part = (part_of(problem, all_classes=all_classes) - LEAST_SHARE) / (MOST_SHARE - LEAST_SHARE)
     step = (scales.step or 0.0) * _between(LEAST_STEP, 1.0, part) * math.sqrt(min(a_round, MOST_STEP_ROWS) / STEP_ROWS)
+    step *= min(1.0, STEP_LAYERS / task.layers)
     return Pace(push, rounds - push, forget, remaining, step)
 
 

@@ -202,9 +202,11 @@ class LinkEncoding(_message.Message):
     def __init__(self, embeddings: _Optional[str] = ..., gradients: _Optional[str] = ..., evaluation: _Optional[str] = ..., error_feedback: _Optional[bool] = ..., joint_rounds: _Optional[str] = ...) -> None: ...
 
 class Ready(_message.Message):
-    __slots__ = ("own_rows", "parameters", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training", "forgotten_rows", "repeatable_start", "pending", "aligned")
+    __slots__ = ("own_rows", "parameters", "bottom_layers", "top_layers", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training", "forgotten_rows", "repeatable_start", "pending", "aligned")
     OWN_ROWS_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    BOTTOM_LAYERS_FIELD_NUMBER: _ClassVar[int]
+    TOP_LAYERS_FIELD_NUMBER: _ClassVar[int]
     EMBEDDING_FIELD_NUMBER: _ClassVar[int]
     TRAIN_FIELD_NUMBER: _ClassVar[int]
     VALIDATION_FIELD_NUMBER: _ClassVar[int]
@@ -220,6 +222,8 @@ class Ready(_message.Message):
     ALIGNED_FIELD_NUMBER: _ClassVar[int]
     own_rows: int
     parameters: int
+    bottom_layers: int
+    top_layers: int
     embedding: int
     train: int
     validation: int
@@ -233,7 +237,7 @@ class Ready(_message.Message):
     repeatable_start: bool
     pending: _containers.RepeatedScalarFieldContainer[str]
     aligned: Aligned
-    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ..., probe: _Optional[int] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ..., forgotten_rows: _Optional[int] = ..., repeatable_start: _Optional[bool] = ..., pending: _Optional[_Iterable[str]] = ..., aligned: _Optional[_Union[Aligned, _Mapping]] = ...) -> None: ...
+    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., bottom_layers: _Optional[int] = ..., top_layers: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ..., probe: _Optional[int] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ..., forgotten_rows: _Optional[int] = ..., repeatable_start: _Optional[bool] = ..., pending: _Optional[_Iterable[str]] = ..., aligned: _Optional[_Union[Aligned, _Mapping]] = ...) -> None: ...
 
 class Aligned(_message.Message):
     __slots__ = ("masked", "told", "kept")
