@@ -114,6 +114,7 @@ def result(
                 "own_rows": one.own_rows,
                 "forgotten_rows": one.forgotten_rows,
                 "parameters": one.parameters,
+                "layers": one.bottom_layers + one.top_layers,
                 "features": one.features,
                 "repeatable_start": one.repeatable_start,
                 "model_sha256": models["original"].digests[name],

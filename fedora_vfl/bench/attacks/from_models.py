@@ -45,6 +45,7 @@ def membership_figures(process: OneProcess, job: Job, folder: Path) -> Figures:
         validation=len(process.order.validation),
         test=len(process.order.test),
         rows_for_one=CostModel({}, process.active.model.embedding, links).rows_for_one,
+        layers=process.layers,
     )
     process.forget(forget)
     process.perform(METHODS.get("fedora").run(task, Fedora()))

@@ -70,7 +70,7 @@ class Course:
             validation=self.rows[Samples.VALIDATION],
             test=self.rows[Samples.TEST],
             rows_for_one=self._cost.rows_for_one,
-            layers=max(one.layers("bottom") for one in process.states.values()) + process.active.layers("top"),
+            layers=process.layers,
         )
 
     def go_on(self, forget: Forget, *, seed: int) -> None:

@@ -97,6 +97,11 @@ class OneProcess:
         assert self.active.labels is not None
         return self.active.labels
 
+    @property
+    def layers(self) -> int:
+        """Layers of weights from the inputs of the deepest bottom model to the logits."""
+        return max(state.layers("bottom") for state in self.states.values()) + self.active.layers("top")
+
     def perform(self, method: Method[R]) -> R:
         """Run a method's phases."""
         try:
