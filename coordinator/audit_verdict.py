@@ -1,6 +1,6 @@
 """What an audit has found, in one word and a few sentences: never more than its yardstick allows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from coordinator.job import Audit
@@ -13,6 +13,8 @@ ATTACKS = {
     "audit_forget_vulnerable_auc": "on the most vulnerable of them",
     "audit_forget_lira_auc": "by likelihood ratios",
 }
+HARDEST = "audit_forget_vulnerable_auc"
+MARGINS = dict.fromkeys(ATTACKS, AUC_MARGIN) | {HARDEST: 0.15}  # of a tenth of the rows chance makes more
 LOSSES = "audit_ks_to_retrains"
 STAYING = ("audit_remaining_auc", "audit_remaining_vulnerable_auc")
 
@@ -63,19 +65,34 @@ def finding(measured: dict[str, Figures]) -> str:
     known = [name for name in (*ATTACKS, LOSSES) if unlearned.get(name) is not None]
     if not names(measured):
         return "no yardstick" if known else "not measured"
-    attacks = [(unlearned[name], fair) for name in ATTACKS if name in known and (fair := yardstick.get(name))]
+    attacks = {name: (unlearned[name], fair) for name in ATTACKS if name in known and (fair := yardstick.get(name))}
     if not attacks and LOSSES not in known:
         return "not measured"
-    if found := [value - fair.mean for value, fair in attacks if apart(value, fair)]:
-        # Near-uniform output lifts the rows that are hardest for any other model a little, and lowers all others far.
-        return "remembered" if max(found, key=abs) > 0 else "hidden"
+    found = {name: value - fair.mean for name, (value, fair) in attacks.items() if apart(value, fair, MARGINS[name])}
+    unsure = _unsure(unlearned, yardstick)
+    if unsure and found.get(HARDEST, 0.0) > 0:
+        # Models without the hardest rows are sure and wrong about them: output that says nothing looks like memory.
+        del found[HARDEST]
+    if found:
+        return _direction(found)
+    doubts = {
+        name: value - fair.mean for name, (value, fair) in attacks.items() if doubtful(value, fair, MARGINS[name])
+    }
+    hardest = doubts.pop(HARDEST, 0.0)  # so few rows that they only count against the model, and for no direction
     losses = yardstick.get(LOSSES)
     if LOSSES in known and losses and apart(unlearned[LOSSES], losses) and unlearned[LOSSES] > losses.most:
-        return "hidden" if _unsure(unlearned, yardstick) else "different"
-    powers = [(original[name], fair) for name in ATTACKS if original.get(name) and (fair := yardstick.get(name))]
-    if any(apart(value, fair) and value > fair.mean for value, fair in powers):
-        return "unclear" if any(doubtful(value, fair) for value, fair in attacks) else "forgotten"
-    return "unclear" if any(doubtful(value, fair) for value, fair in powers) else "no power"
+        # Attacks that are beyond every Retrain, but might be so by chance, then say in which way.
+        return "hidden" if unsure else _direction(doubts) if doubts else "different"
+    before = {name: (original.get(name) or 0.0, fair) for name, (_, fair) in attacks.items()}
+    above = [(value, fair, MARGINS[name]) for name, (value, fair) in before.items() if value > fair.mean]
+    if any(apart(*one) for one in above):
+        return "unclear" if doubts or hardest > 0 else "forgotten"
+    return "unclear" if any(doubtful(*one) for one in above) else "no power"
+
+
+def _direction(gaps: Mapping[str, float]) -> str:
+    """Return what attacks come to that are some above Retrains and some below: the one furthest away decides."""
+    return "remembered" if max(gaps.values(), key=abs) > 0 else "hidden"
 
 
 def _unsure(unlearned: Figures, yardstick: Yardstick) -> bool:

@@ -12,8 +12,8 @@ ROWS = {
     "audit_forget_auc": ("forgotten rows, AUC", "how well a per-row attack with reference models finds them"),
     "audit_forget_vulnerable_auc": (
         "… the most vulnerable, AUC",
-        "the same on the tenth of them that the original model gave away most, against the tenth of unseen rows that "
-        "it accused most",
+        "the same on the tenth of them that is hardest for models that never saw them, against as large a share of "
+        "the unseen rows",
     ),
     "audit_forget_lira_auc": ("… by likelihood ratios, AUC", "the same by LiRA's score"),
     "audit_forget_tpr_at_1_fpr": ("… found at 1 % false alarms", "share of forgotten rows that the attack is sure of"),
