@@ -446,6 +446,8 @@ def test_a_job_is_given_an_audit_and_its_yardstick() -> None:
     made = with_audit(job, 2, 5, origin=Path("job.yaml"))
     assert made.audit and made.audit.references == 2
     assert list(made.compared()) == ["retrain", *(f"retrain-{number}" for number in range(2, 6)), "ga"]
+    anew = with_audit(as_job({"forget": {"samples": 3}, "unlearn": "retrain"}), 2, 3, origin=Path("job.yaml"))
+    assert list(anew.compared()) == ["retrain", "retrain-2", "retrain-3"], "a Retrain needs a yardstick too"
     with pytest.raises(SettingsError, match="forgot nothing"):
         with_audit(as_job({}), 2, 5, origin=Path("job.yaml"))
     with pytest.raises(SettingsError, match="`unlearn`, `compare` and `audit` need a `forget` section"):

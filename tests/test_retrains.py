@@ -78,6 +78,22 @@ def test_a_job_names_every_retrain_and_unlearns_with_one() -> None:
         )
 
 
+def test_a_request_that_is_honoured_by_a_retrain_is_held_against_others(tmp_path: Path) -> None:
+    people = write_people(tmp_path / "people.csv")
+    job = {
+        "data": {"source": "csv", "path": str(people), "id": "person"},
+        "train": {"epochs": 1},
+        "forget": {"samples": 40},
+        "unlearn": {"method": "retrain"},
+        "compare": [{"method": "retrain", "seeds": 2}],
+        "certificate": False,
+    }
+    result = run(job, tmp_path / "out")
+    assert len({result[name]["test_loss"] for name in ("unlearned", "retrain", "retrain-2")}) == 3, "seeds of their own"
+    assert result["gap"]["bytes_share"] == 1.0
+    assert not any("no yardstick" in sentence for sentence in result["verdict"])
+
+
 def models(auc: float, *retrains: float, difference: float = 0.0) -> dict[str, dict[str, Any]]:
     """Return models with these AUC, as far as a verdict reads them."""
 

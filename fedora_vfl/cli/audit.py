@@ -133,7 +133,7 @@ def with_audit(job: "Job", references: int, retrains: int, *, origin: Path) -> "
         raise SettingsError(f"{origin}: the run forgot nothing, so that there is nothing to audit")
     content = job.model_dump(mode="json", by_alias=True, exclude_unset=True)
     others = [one for one in content.get("compare", []) if one.get("method") != "retrain"]
-    anew = [{"method": "retrain", "seeds": retrains}] if retrains and job.unlearn.method != "retrain" else []
+    anew = [{"method": "retrain", "seeds": retrains}] if retrains else []
     return check({**content, "compare": [*anew, *others], "audit": {"references": references}}, Job, origin=str(origin))
 
 
