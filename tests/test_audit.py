@@ -3,6 +3,8 @@
 import asyncio
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -418,6 +420,37 @@ def test_a_job_is_audited_and_every_truth_called_by_its_name(audited_run: tuple[
     assert result["gap"]["audit_forget_auc"] > 0.05
     page = make(out, None, None, [])
     assert f"The audit: {WORDS['remembered']}" in page and "the yardstick" in page
+
+
+def test_a_run_of_a_method_of_one_s_own_is_made_again_with_an_audit(tmp_path: Path) -> None:
+    plugin, run, out, path = (tmp_path / name for name in ("own.py", "run", "again", "job.yaml"))
+    plugin.write_text(OWN)
+    job = {
+        "data": {"source": "csv", "path": str(write_noisy(tmp_path / "noisy.csv", 300)), "id": "person"},
+        "train": {"epochs": 1},
+        "forget": {"samples": 40},
+        "unlearn": {"method": "anew"},
+    }
+    path.write_text(json.dumps(job))
+
+    def fedora(*words: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "fedora_vfl.cli", *map(str, words)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    fedora("run", path, "--out", run, "--plugin", plugin, "--threads", 1).check_returncode()
+    fedora("audit", run, "--again", out, "--references", 1, "--retrains", 1).check_returncode()
+    first, second = (json.loads((folder / "result.json").read_text()) for folder in (run, out))
+    assert second["unlearned"]["test_loss"] == first["unlearned"]["test_loss"], "its models are the same"
+    assert second["audit"]["references"] == second["audit"]["retrains"] == 1
+    assert (out / "plugins.json").read_text() == (run / "plugins.json").read_text(), "what --resume goes by"
+    assert "add --overwrite" in fedora("audit", run, "--again", out).stderr
+    assert "is the run itself" in fedora("audit", run, "--again", run, "--overwrite").stderr
+
+
+def test_a_run_that_was_interrupted_is_not_taken_for_a_wrong_folder(tmp_path: Path) -> None:
+    (tmp_path / "federation.yaml").touch()
+    with pytest.raises(DataError, match=f"has no result: it .*fedora run --resume {tmp_path}"):
+        make(tmp_path, None, None, [])
 
 
 def test_references_are_kept_for_later_jobs_until_a_row_they_know_is_forgotten(tmp_path: Path) -> None:
