@@ -43,7 +43,8 @@ def audited(audit: Audit, measured: dict[str, Figures], *, rows: int, poisoned: 
         for model, one in measured.items()
     }
     sentences = [WORDS[found], *_details(measured), *_staying(measured)]
-    if rows < ENOUGH_ROWS and found not in ("no yardstick", "not measured"):
+    says_little = rows < ENOUGH_ROWS and found not in ("no yardstick", "not measured")
+    if says_little:
         sentences.insert(1, f"With {rows} forgotten {'row' if rows == 1 else 'rows'} all this says little.")
     if poisoned:
         sentences[0] = (
@@ -53,6 +54,7 @@ def audited(audit: Audit, measured: dict[str, Figures], *, rows: int, poisoned: 
     return {
         "finding": found,
         "verdict": sentences,
+        "says_little": says_little,  # as the second sentence says: the first is not to be read without it
         "references": audit.references,
         "retrains": len(retrains),
         "figures": figures,

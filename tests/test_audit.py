@@ -20,8 +20,11 @@ from coordinator.job import Audit
 from fedora_vfl.cli.audit import with_audit
 from fedora_vfl.cli.run_report import make
 from fedora_vfl.cluster.runs import run_locally
+from fedora_vfl.documents.document import Notice
 from fedora_vfl.errors import DataError, SettingsError
 from fedora_vfl.plugins import load_plugin
+from fedora_vfl.run_report.audit import audit as audit_blocks
+from fedora_vfl.run_report.words import with_own_words
 from fedora_vfl.sampling.parts import rank
 from fedora_vfl.sampling.rows import rows_drawn
 from party.audit import FORGET, OFFLINE, REMAINING, UNSEEN, AuditNotes, Auditor, Shown, kolmogorov_smirnov, signal
@@ -420,6 +423,16 @@ def test_a_job_is_audited_and_every_truth_called_by_its_name(audited_run: tuple[
     assert result["gap"]["audit_forget_auc"] > 0.05
     page = make(out, None, None, [])
     assert f"The audit: {WORDS['remembered']}" in page and "the yardstick" in page
+    assert with_own_words(result, moved=0.0) == result, "what it said is what follows from its figures"
+    praised = {**result["audit"], "finding": "forgotten", "verdict": ["All is well."], "figures": {}}
+    assert with_own_words({**result, "audit": praised}, moved=0.0) == result
+
+
+def test_a_verdict_on_few_rows_is_not_repeated_without_that_it_says_little() -> None:
+    figures = as_figures(original=0.80, unlearned=0.51, retrain=0.50)
+    told = audited(Audit(), figures, rows=12, poisoned=False)
+    notice = next(block for block in audit_blocks({"audit": told}) if isinstance(block, Notice))
+    assert told["says_little"] and notice.mood == "partly"
 
 
 def test_a_run_of_a_method_of_one_s_own_is_made_again_with_an_audit(tmp_path: Path) -> None:

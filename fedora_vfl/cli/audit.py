@@ -68,6 +68,7 @@ def _show(run: Path, console: Console) -> None:
     from fedora_vfl.documents.webpage import webpage
     from fedora_vfl.run_report.audit import ROWS
     from fedora_vfl.run_report.audit import audit as audit_blocks
+    from fedora_vfl.run_report.words import with_own_words
 
     result = read_result(run)
     told = result.get("audit")
@@ -77,6 +78,8 @@ def _show(run: Path, console: Console) -> None:
         remedy = f"run it again with one: fedora audit {run} --again FOLDER"
         raise SettingsError(f"{run}: the job had no audit; add `audit: {{references: 4}}` to it, or {remedy}")
     try:
+        result = with_own_words(result, moved=None)
+        told = result["audit"]
         subtitle = f"Run {run.name}; release {result['versions']['fedora']}."
         page = webpage(Document("An audit of forgetting", subtitle, audit_blocks(result)))
         table = _table(told["figures"], {name: title for name, (title, _) in ROWS.items()})

@@ -40,9 +40,10 @@ def audit(result: Mapping[str, Any]) -> list[Block]:
     count = references if isinstance(references, int) else len(references)
     models = [name for name in figures if figures[name]]
     known = [name for name in ROWS if any(name in figures[model] for model in models)]
+    mood: Mood = "partly" if told["says_little"] else MOODS.get(told["finding"], "partly")
     return [
         Heading(2, "The audit", "audit"),
-        Notice(MOODS.get(told["finding"], "partly"), told["verdict"][0], list(told["verdict"][1:])),
+        Notice(mood, told["verdict"][0], list(told["verdict"][1:])),
         Paragraph(
             f"Made with {_counted(count, 'reference model')} and {_counted(told['retrains'], 'Retrain')}. What models "
             "show of single rows never left the active party; these are rates."
