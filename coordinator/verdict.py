@@ -83,11 +83,13 @@ def _accuracy(unlearned: Figures, original: Figures, yardstick: Yardstick) -> It
     if fair:
         whose = "Retrain's" if fair.count < 2 else f"{yardstick.name}{in_deviations(now, fair)}"
     points = f"{abs(100 * difference):.1f} points"
-    if difference < -ACCURACY_MARGIN:
-        yield f"Forgetting cost accuracy: test accuracy is {points} below {whose}."
-    else:
+    if difference >= -ACCURACY_MARGIN:
         said = f"{points} {'above' if difference >= 0 else 'below'}"
         yield f"The model kept its accuracy: test accuracy is {said} {whose}."
+    elif fair and fair.beyond(now) is False:
+        yield f"Whether forgetting cost accuracy is unclear: test accuracy is {points} below {whose}."
+    else:
+        yield f"Forgetting cost accuracy: test accuracy is {points} below {whose}."
 
 
 def _membership(

@@ -126,6 +126,16 @@ def test_words_say_no_more_than_the_retrains_allow() -> None:
     )
 
 
+def test_a_loss_of_accuracy_that_retrains_have_too_is_not_blamed_on_forgetting() -> None:
+    measured = models(0.5, 0.5, 0.5, 0.5)
+    for name, accuracy in (("unlearned", 0.76), ("retrain", 0.75), ("retrain-2", 0.80), ("retrain-3", 0.85)):
+        measured[name]["test_accuracy"] = accuracy
+    told = verdict(measured, uncertain=False, rows=100, moved=None)[0]
+    assert told.startswith("Whether forgetting cost accuracy is unclear: test accuracy is 4.0 points below the mean of")
+    measured["unlearned"]["test_accuracy"] = 0.4
+    assert verdict(measured, uncertain=False, rows=100, moved=None)[0].startswith("Forgetting cost accuracy")
+
+
 def test_without_a_retrain_there_is_no_yardstick_and_chance_is_none() -> None:
     told = said(models(0.5))
     assert (
