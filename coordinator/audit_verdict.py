@@ -16,6 +16,7 @@ ATTACKS = {
 HARDEST = "audit_forget_vulnerable_auc"
 MARGINS = dict.fromkeys(ATTACKS, AUC_MARGIN) | {HARDEST: 0.15}  # of a tenth of the rows chance makes more
 LOSSES = "audit_ks_to_retrains"
+WHOLE = "forgotten_classes_accuracy"  # attacks do not see who knows a class: of its unseen rows it knows as much
 STAYING = ("audit_remaining_auc", "audit_remaining_vulnerable_auc")
 
 WORDS = {
@@ -23,6 +24,8 @@ WORDS = {
     "remembered": "The model still remembers forgotten rows: attacks find them more easily than after a Retrain.",
     "hidden": "The model hides the rows and has not forgotten them as a Retrain would: it is less sure of them than a "
     "model that never saw them, and that gives them away.",
+    "class known": "The model still remembers the classes that were to be forgotten whole: it recognises test rows of "
+    "them, as no Retrain does.",
     "different": "Attacks do not find the forgotten rows, but the model's losses on them are spread otherwise than "
     "those of Retrains.",
     "no power": "The attacks found nothing before the forgetting either, so that finding nothing now says little.",
@@ -42,7 +45,8 @@ def audited(audit: Audit, measured: dict[str, Figures], *, rows: int, poisoned: 
         model: {name: value for name, value in one.items() if name.startswith("audit_") and value is not None}
         for model, one in measured.items()
     }
-    sentences = [WORDS[found], *_details(measured), *_staying(measured)]
+    first = "class known" if found == "remembered" and _knows_classes(measured, "unlearned") else found
+    sentences = [WORDS[first], *_details(measured), *_staying(measured)]
     says_little = rows < ENOUGH_ROWS and found not in ("no yardstick", "not measured")
     if says_little:
         sentences.insert(1, f"With {rows} forgotten {'row' if rows == 1 else 'rows'} all this says little.")
@@ -70,6 +74,8 @@ def finding(measured: dict[str, Figures]) -> str:
     attacks = {name: (unlearned[name], fair) for name in ATTACKS if name in known and (fair := yardstick.get(name))}
     if not attacks and LOSSES not in known:
         return "not measured"
+    if _knows_classes(measured, "unlearned"):
+        return "remembered"
     found = {name: value - fair.mean for name, (value, fair) in attacks.items() if apart(value, fair, MARGINS[name])}
     unsure = _unsure(unlearned, yardstick)
     if unsure and found.get(HARDEST, 0.0) > 0:
@@ -87,9 +93,15 @@ def finding(measured: dict[str, Figures]) -> str:
         return "hidden" if unsure else _direction(doubts) if doubts else "different"
     before = {name: (original.get(name) or 0.0, fair) for name, (_, fair) in attacks.items()}
     above = [(value, fair, MARGINS[name]) for name, (value, fair) in before.items() if value > fair.mean]
-    if any(apart(*one) for one in above):
+    if _knows_classes(measured, "original") or any(apart(*one) for one in above):
         return "unclear" if doubts or hardest > 0 else "forgotten"
     return "unclear" if any(doubtful(*one) for one in above) else "no power"
+
+
+def _knows_classes(measured: dict[str, Figures], model: str) -> bool:
+    """Tell whether a model recognises classes that are forgotten whole, more than a Retrain does."""
+    right, fair = measured[model].get(WHOLE), Yardstick.of(measured).get(WHOLE)
+    return bool(right is not None and fair and right > fair.mean and apart(right, fair))
 
 
 def _direction(gaps: Mapping[str, float]) -> str:
@@ -115,6 +127,11 @@ def _details(measured: dict[str, Figures]) -> Iterator[str]:
         fair = yardstick.get(name)
         beside = f", {yardstick.name} {fair.mean:.3f}{in_deviations(unlearned[name], fair)}" if fair else ""
         yield f"Attack {where}: AUC {original[name]:.3f} before, {unlearned[name]:.3f} after{beside}."
+    if unlearned.get(WHOLE) is not None and original.get(WHOLE) is not None:
+        fair = yardstick.get(WHOLE)
+        beside = f", {yardstick.name} {fair.mean:.1%}" if fair else ""
+        told = f"{original[WHOLE]:.1%} before, {unlearned[WHOLE]:.1%} after{beside}"
+        yield f"Right on test rows of the forgotten classes: {told}."
     losses = unlearned.get(LOSSES)
     if losses is None:
         return

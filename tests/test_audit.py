@@ -278,6 +278,16 @@ def test_a_verdict_on_few_rows_says_that_it_says_little() -> None:
     assert not any("says little" in sentence for sentence in told[30])
 
 
+def test_a_class_that_is_still_known_is_not_forgotten_though_no_attack_tells_its_rows_from_unseen_ones() -> None:
+    aucs = {"original": 0.53, "unlearned": 0.53, "retrain": 0.41, "retrain-2": 0.40, "retrain-3": 0.49}
+    right = {"original": 0.97, "unlearned": 0.97, "retrain": 0.0, "retrain-2": 0.0, "retrain-3": 0.0}
+    figures = {name: {"audit_forget_auc": auc, "forgotten_classes_accuracy": right[name]} for name, auc in aucs.items()}
+    told = audited(Audit(), figures, rows=ROWS, poisoned=False)
+    assert told["finding"] == "remembered" and told["verdict"][0] == WORDS["class known"]
+    figures["unlearned"] = {"audit_forget_auc": 0.45, "forgotten_classes_accuracy": 0.0}
+    assert finding(figures) == "forgotten"
+
+
 def test_where_some_attacks_are_above_and_some_below_the_one_furthest_from_retrains_decides() -> None:
     """Near-uniform output lifts the hardest rows a little above Retrain, which is no memory of them."""
     fair = {"audit_forget_auc": 0.50, "audit_forget_vulnerable_auc": 0.25}
