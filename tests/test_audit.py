@@ -464,6 +464,8 @@ def test_a_run_of_a_method_of_one_s_own_is_made_again_with_an_audit(tmp_path: Pa
     fedora("audit", run, "--again", out, "--references", 1, "--retrains", 1).check_returncode()
     first, second = (json.loads((folder / "result.json").read_text()) for folder in (run, out))
     assert second["unlearned"]["test_loss"] == first["unlearned"]["test_loss"], "its models are the same"
+    page = (out / "audit.html").read_text()
+    assert "40 of " in page and "by anew" in page, "what was audited"
     assert second["audit"]["references"] == second["audit"]["retrains"] == 1
     assert (out / "plugins.json").read_text() == (run / "plugins.json").read_text(), "what --resume goes by"
     assert "add --overwrite" in fedora("audit", run, "--again", out).stderr

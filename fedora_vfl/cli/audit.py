@@ -68,6 +68,7 @@ def _show(run: Path, console: Console) -> None:
     from fedora_vfl.documents.webpage import webpage
     from fedora_vfl.run_report.audit import ROWS
     from fedora_vfl.run_report.audit import audit as audit_blocks
+    from fedora_vfl.run_report.figures import TITLES
     from fedora_vfl.run_report.words import with_own_words
 
     result = read_result(run)
@@ -80,7 +81,12 @@ def _show(run: Path, console: Console) -> None:
     try:
         result = with_own_words(result, moved=None)
         told = result["audit"]
-        subtitle = f"Run {run.name}; release {result['versions']['fedora']}."
+        forget, method = result["forget"], result["job"]["unlearn"]["method"]
+        of_all = f"{forget['rows']:,} of {forget['rows'] + forget['remaining']:,} training rows"
+        subtitle = (
+            f"Run {run.name}: {of_all}, by {TITLES.get(method, method)}; release {result['versions']['fedora']}. "
+            "Figures are result.json's: `fedora report` holds them against the certificate."
+        )
         page = webpage(Document("An audit of forgetting", subtitle, audit_blocks(result)))
         table = _table(told["figures"], {name: title for name, (title, _) in ROWS.items()})
         sentences = list(told["verdict"])
