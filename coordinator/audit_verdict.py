@@ -1,6 +1,6 @@
 """What an audit has found, in one word and a few sentences: never more than its yardstick allows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from coordinator.job import Audit
@@ -13,7 +13,10 @@ ATTACKS = {
     "audit_forget_vulnerable_auc": "on the most vulnerable of them",
     "audit_forget_lira_auc": "by likelihood ratios",
 }
+HARDEST = "audit_forget_vulnerable_auc"
+MARGINS = dict.fromkeys(ATTACKS, AUC_MARGIN) | {HARDEST: 0.15}  # of a tenth of the rows chance makes more
 LOSSES = "audit_ks_to_retrains"
+WHOLE = "forgotten_classes_accuracy"  # attacks do not see who knows a class: of its unseen rows it knows as much
 STAYING = ("audit_remaining_auc", "audit_remaining_vulnerable_auc")
 
 WORDS = {
@@ -21,6 +24,8 @@ WORDS = {
     "remembered": "The model still remembers forgotten rows: attacks find them more easily than after a Retrain.",
     "hidden": "The model hides the rows and has not forgotten them as a Retrain would: it is less sure of them than a "
     "model that never saw them, and that gives them away.",
+    "class known": "The model still remembers the classes that were to be forgotten whole: it recognises test rows of "
+    "them, as no Retrain does.",
     "different": "Attacks do not find the forgotten rows, but the model's losses on them are spread otherwise than "
     "those of Retrains.",
     "no power": "The attacks found nothing before the forgetting either, so that finding nothing now says little.",
@@ -40,8 +45,10 @@ def audited(audit: Audit, measured: dict[str, Figures], *, rows: int, poisoned: 
         model: {name: value for name, value in one.items() if name.startswith("audit_") and value is not None}
         for model, one in measured.items()
     }
-    sentences = [WORDS[found], *_details(measured), *_staying(measured)]
-    if rows < ENOUGH_ROWS and found not in ("no yardstick", "not measured"):
+    first = "class known" if found == "remembered" and _knows_classes(measured, "unlearned") else found
+    sentences = [WORDS[first], *_details(measured), *_staying(measured)]
+    says_little = rows < ENOUGH_ROWS and found not in ("no yardstick", "not measured")
+    if says_little:
         sentences.insert(1, f"With {rows} forgotten {'row' if rows == 1 else 'rows'} all this says little.")
     if poisoned:
         sentences[0] = (
@@ -51,6 +58,7 @@ def audited(audit: Audit, measured: dict[str, Figures], *, rows: int, poisoned: 
     return {
         "finding": found,
         "verdict": sentences,
+        "says_little": says_little,  # as the second sentence says: the first is not to be read without it
         "references": audit.references,
         "retrains": len(retrains),
         "figures": figures,
@@ -63,19 +71,42 @@ def finding(measured: dict[str, Figures]) -> str:
     known = [name for name in (*ATTACKS, LOSSES) if unlearned.get(name) is not None]
     if not names(measured):
         return "no yardstick" if known else "not measured"
-    attacks = [(unlearned[name], fair) for name in ATTACKS if name in known and (fair := yardstick.get(name))]
+    attacks = {name: (unlearned[name], fair) for name in ATTACKS if name in known and (fair := yardstick.get(name))}
     if not attacks and LOSSES not in known:
         return "not measured"
-    if found := [value - fair.mean for value, fair in attacks if apart(value, fair)]:
-        # Near-uniform output lifts the rows that are hardest for any other model a little, and lowers all others far.
-        return "remembered" if max(found, key=abs) > 0 else "hidden"
+    if _knows_classes(measured, "unlearned"):
+        return "remembered"
+    found = {name: value - fair.mean for name, (value, fair) in attacks.items() if apart(value, fair, MARGINS[name])}
+    unsure = _unsure(unlearned, yardstick)
+    if unsure and found.get(HARDEST, 0.0) > 0:
+        # Models without the hardest rows are sure and wrong about them: output that says nothing looks like memory.
+        del found[HARDEST]
+    if found:
+        return _direction(found)
+    doubts = {
+        name: value - fair.mean for name, (value, fair) in attacks.items() if doubtful(value, fair, MARGINS[name])
+    }
+    hardest = doubts.pop(HARDEST, 0.0)  # so few rows that they only count against the model, and for no direction
     losses = yardstick.get(LOSSES)
     if LOSSES in known and losses and apart(unlearned[LOSSES], losses) and unlearned[LOSSES] > losses.most:
-        return "hidden" if _unsure(unlearned, yardstick) else "different"
-    powers = [(original[name], fair) for name in ATTACKS if original.get(name) and (fair := yardstick.get(name))]
-    if any(apart(value, fair) and value > fair.mean for value, fair in powers):
-        return "unclear" if any(doubtful(value, fair) for value, fair in attacks) else "forgotten"
-    return "unclear" if any(doubtful(value, fair) for value, fair in powers) else "no power"
+        # Attacks that are beyond every Retrain, but might be so by chance, then say in which way.
+        return "hidden" if unsure else _direction(doubts) if doubts else "different"
+    before = {name: (original.get(name) or 0.0, fair) for name, (_, fair) in attacks.items()}
+    above = [(value, fair, MARGINS[name]) for name, (value, fair) in before.items() if value > fair.mean]
+    if _knows_classes(measured, "original") or any(apart(*one) for one in above):
+        return "unclear" if doubts or hardest > 0 else "forgotten"
+    return "unclear" if any(doubtful(*one) for one in above) else "no power"
+
+
+def _knows_classes(measured: dict[str, Figures], model: str) -> bool:
+    """Tell whether a model recognises classes that are forgotten whole, more than a Retrain does."""
+    right, fair = measured[model].get(WHOLE), Yardstick.of(measured).get(WHOLE)
+    return bool(right is not None and fair and right > fair.mean and apart(right, fair))
+
+
+def _direction(gaps: Mapping[str, float]) -> str:
+    """Return what attacks come to that are some above Retrains and some below: the one furthest away decides."""
+    return "remembered" if max(gaps.values(), key=abs) > 0 else "hidden"
 
 
 def _unsure(unlearned: Figures, yardstick: Yardstick) -> bool:
@@ -96,6 +127,11 @@ def _details(measured: dict[str, Figures]) -> Iterator[str]:
         fair = yardstick.get(name)
         beside = f", {yardstick.name} {fair.mean:.3f}{in_deviations(unlearned[name], fair)}" if fair else ""
         yield f"Attack {where}: AUC {original[name]:.3f} before, {unlearned[name]:.3f} after{beside}."
+    if unlearned.get(WHOLE) is not None and original.get(WHOLE) is not None:
+        fair = yardstick.get(WHOLE)
+        beside = f", {yardstick.name} {fair.mean:.1%}" if fair else ""
+        told = f"{original[WHOLE]:.1%} before, {unlearned[WHOLE]:.1%} after{beside}"
+        yield f"Right on test rows of the forgotten classes: {told}."
     losses = unlearned.get(LOSSES)
     if losses is None:
         return

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from coordinator.methods.catalogue import Fedora, MethodSettings
-from coordinator.methods.registry import Unlearn
+from coordinator.methods.registry import METHODS, Unlearn
 from coordinator.train import Train
 from coordinator.wire import Wire
 from fedora_vfl.certificates.joint import Kind
@@ -84,7 +84,7 @@ class Comparison:
     model: str  # what results call it: the method, with a number from the second of its kind
     save: str
     settings: Unlearn
-    repeat: int  # from 1
+    repeat: int  # which of the job's models by this method, from 1: a seed of its own follows from it
 
 
 class Audit(Settings):
@@ -134,7 +134,7 @@ class Job(Settings):
         if self.unlearn.repeats > 1:
             raise ValueError("`unlearn` makes one model: `seeds` is for `compare`")
         compared = [one.method for one in self.compare]
-        if self.unlearn.method in compared:
+        if self.unlearn.method in compared and not self._draws_anew(self.unlearn.method):
             raise ValueError("`compare` names the method that `unlearn` uses already")
         if len(set(compared)) < len(compared):
             raise ValueError("`compare` names a method twice")
@@ -177,10 +177,16 @@ class Job(Settings):
         found = []
         for one in self.compare:
             name = one.save if "save" in one.model_fields_set else one.method
+            before = int(one.method == self.unlearn.method)  # models of this method and a seed of their own
             for repeat in range(1, one.repeats + 1):
                 mark = repeat_mark(repeat)
-                found.append(Comparison(one.method + mark, name + mark, one, repeat))
+                found.append(Comparison(one.method + mark, name + mark, one, before + repeat))
         return found
+
+    @staticmethod
+    def _draws_anew(name: str) -> bool:
+        """Tell whether a method makes another model each time: so a Retrain is held against other Retrains."""
+        return name in METHODS and METHODS.get(name).fresh
 
 
 def repeat_mark(repeat: int) -> str:

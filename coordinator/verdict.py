@@ -38,17 +38,18 @@ class Yardstick:
         return "Retrain" if count < 2 else f"the mean of {count} Retrains"
 
 
-def apart(value: float, fair: Spread) -> bool:
+def apart(value: float, fair: Spread, margin: float = AUC_MARGIN) -> bool:
     """Tell whether a value is further from Retrains than matters and, of several, than one more would be."""
-    return abs(value - fair.mean) > AUC_MARGIN and fair.beyond(value) is not False
+    return abs(value - fair.mean) > margin and fair.beyond(value) is not False
 
 
-def doubtful(value: float, fair: Spread) -> bool:
-    """Tell whether a value is above Retrains by more than matters and above each of them, and may yet be so by chance.
+def doubtful(value: float, fair: Spread, margin: float = AUC_MARGIN) -> bool:
+    """Tell whether a value is further from Retrains than matters and outside of all, and may yet be so by chance.
 
-    That it may be chance is no evidence that nothing is remembered.
+    That it may be chance is no evidence that the rows are forgotten.
     """
-    return value > max(fair.most, fair.mean + AUC_MARGIN) and fair.beyond(value) is False
+    outside = not fair.least <= value <= fair.most
+    return outside and abs(value - fair.mean) > margin and fair.beyond(value) is False
 
 
 def in_deviations(value: float, fair: Spread) -> str:
@@ -82,11 +83,13 @@ def _accuracy(unlearned: Figures, original: Figures, yardstick: Yardstick) -> It
     if fair:
         whose = "Retrain's" if fair.count < 2 else f"{yardstick.name}{in_deviations(now, fair)}"
     points = f"{abs(100 * difference):.1f} points"
-    if difference < -ACCURACY_MARGIN:
-        yield f"Forgetting cost accuracy: test accuracy is {points} below {whose}."
-    else:
+    if difference >= -ACCURACY_MARGIN:
         said = f"{points} {'above' if difference >= 0 else 'below'}"
         yield f"The model kept its accuracy: test accuracy is {said} {whose}."
+    elif fair and fair.beyond(now) is False:
+        yield f"Whether forgetting cost accuracy is unclear: test accuracy is {points} below {whose}."
+    else:
+        yield f"Forgetting cost accuracy: test accuracy is {points} below {whose}."
 
 
 def _membership(

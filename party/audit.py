@@ -112,7 +112,8 @@ class Auditor:
         group = REMAINING if "_remaining_" in figure else FORGET
         without = self._without(model, group)
         if "vulnerable" in figure:
-            return [rows[group][self._vulnerable(group)], rows[UNSEEN][self._vulnerable(UNSEEN, beside=group)]]
+            vulnerable, unseen = self._vulnerable(group)
+            return [rows[group][vulnerable], rows[UNSEEN][unseen]]
         judged, unseen_judged = (
             self._outside(which, without, beside=beside).any(dim=0) for which, beside in ((group, ""), (UNSEEN, group))
         )
@@ -126,9 +127,9 @@ class Auditor:
             return {}
         members, others = self._ratios(model, group, without), self._ratios(model, UNSEEN, without, beside=group)
         found = _rates(f"audit_{group}", members, others[alike])
-        vulnerable, accused = self._vulnerable(group), self._vulnerable(UNSEEN, beside=group)
-        if bool(vulnerable.any()) and bool(accused.any()):
-            found[f"audit_{group}_vulnerable_auc"] = area_under_curve(members[vulnerable], others[accused])
+        vulnerable, unseen = self._vulnerable(group)
+        if bool(vulnerable.any()):
+            found[f"audit_{group}_vulnerable_auc"] = area_under_curve(members[vulnerable], others[unseen])
         likely = self._likelihoods(model, group, without)
         unlikely = self._likelihoods(model, UNSEEN, without, beside=group)[alike]
         found[f"audit_{group}_lira_auc"] = area_under_curve(_known(likely), _known(unlikely))
@@ -154,36 +155,37 @@ class Auditor:
         classes = self._notes.classes
         return torch.isin(classes[UNSEEN], classes[group])
 
-    def _vulnerable(self, group: str, *, beside: str = "") -> Tensor:
-        """Return which rows of a group the model before the forgetting gives away most; none of few.
+    def _vulnerable(self, group: str) -> tuple[Tensor, Tensor]:
+        """Return which rows of a group, and which unseen ones, are hardest for models without them; none of few.
 
-        Unseen rows beside them are chosen by the same rule: rows chosen by a model's own score have a high one whether
-        it has learned from them or not.
+        Only memory gets such rows right, and no model that is judged has a say in the choice. Rows that the original
+        gives away most are harder than the unseen rows that it accuses most: beside these, a model that knows nothing
+        of any row would seem to remember.
         """
-        before = next(iter(self._of_kind(Assess.AUDITED)), None)
-        rows = self._notes.rows[group]
-        chosen = torch.zeros(len(rows), dtype=torch.bool)
-        without = self._without(before or "", beside or group)
-        if before is None or not without:
-            return chosen
-        ratios = self._ratios(before, group, without, beside=beside)
-        if beside:
-            ratios = ratios.where(self._alike(beside), torch.nan)
-        known = int((~ratios.isnan()).sum())
-        if known >= 2 * FEWEST_VULNERABLE:
-            count = max(FEWEST_VULNERABLE, round(VULNERABLE * known))
-            chosen[ratios.nan_to_num(-torch.inf).topk(count).indices] = True
-        return chosen
+        without = self._without("", group)
+        none = tuple(torch.zeros(len(self._notes.rows[one]), dtype=torch.bool) for one in (group, UNSEEN))
+        if not without:
+            return none[0], none[1]
+        unseen = self._average(UNSEEN, without, beside=group).where(self._alike(group), torch.nan)
+        sure = self._average(group, without), unseen
+        fewest = min(len(_known(one)) for one in sure)
+        if fewest < 2 * FEWEST_VULNERABLE:
+            return none[0], none[1]
+        share = max(VULNERABLE, FEWEST_VULNERABLE / fewest)  # the same of both, or else one would be the harder
+        return _lowest(sure[0], share), _lowest(sure[1], share)
 
     def _ratios(self, model: str, group: str, without: Sequence[str], *, beside: str = "") -> Tensor:
         """Return RMIA's p(x|θ)/p(x) of each row, p(x) from models without it; not a number where there is none.
 
         Counting the unseen rows that a row's ratio exceeds, as RMIA does, keeps the order of the ratios.
         """
-        outside = self._outside(group, without, beside=beside)
-        probabilities = torch.stack([self._signals(one, group).sigmoid() for one in without])
-        average = _mean(probabilities, outside)
+        average = self._average(group, without, beside=beside)
         return self._signals(model, group).sigmoid() / (((1 + OFFLINE) * average + 1 - OFFLINE) / 2)
+
+    def _average(self, group: str, without: Sequence[str], *, beside: str = "") -> Tensor:
+        """Return p_OUT of each row: the mean probability of its class over models without it."""
+        probabilities = torch.stack([self._signals(one, group).sigmoid() for one in without])
+        return _mean(probabilities, self._outside(group, without, beside=beside))
 
     def _likelihoods(self, model: str, group: str, without: Sequence[str], *, beside: str = "") -> Tensor:
         """Return LiRA's score of each row: how far above models without it φ is, in their deviations."""
@@ -221,6 +223,14 @@ def _mean(values: Tensor, chosen: Tensor) -> Tensor:
 
 def _known(values: Tensor) -> Tensor:
     return values[~values.isnan()]
+
+
+def _lowest(values: Tensor, share: float) -> Tensor:
+    """Return which values are the lowest share of those that are numbers."""
+    chosen = torch.zeros(len(values), dtype=torch.bool)
+    count = round(share * len(_known(values)))
+    chosen[values.nan_to_num(torch.inf).topk(count, largest=False).indices] = True
+    return chosen
 
 
 def _rates(name: str, members: Tensor, others: Tensor) -> dict[str, float]:

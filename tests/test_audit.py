@@ -3,6 +3,8 @@
 import asyncio
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,11 @@ from coordinator.job import Audit
 from fedora_vfl.cli.audit import with_audit
 from fedora_vfl.cli.run_report import make
 from fedora_vfl.cluster.runs import run_locally
+from fedora_vfl.documents.document import Notice
 from fedora_vfl.errors import DataError, SettingsError
 from fedora_vfl.plugins import load_plugin
+from fedora_vfl.run_report.audit import audit as audit_blocks
+from fedora_vfl.run_report.words import with_own_words
 from fedora_vfl.sampling.parts import rank
 from fedora_vfl.sampling.rows import rows_drawn
 from party.audit import FORGET, OFFLINE, REMAINING, UNSEEN, AuditNotes, Auditor, Shown, kolmogorov_smirnov, signal
@@ -91,7 +96,15 @@ def measured(one: World, unlearned: str, *, retrains: int = 3) -> dict[str, dict
     auditor = Auditor(one.notes, one.ids)
     names = [name for name in ("retrain", "retrain-2", "retrain-3")[:retrains] if name in one.notes.shown]
     models = {"original": "original", "unlearned": unlearned, **{name: name for name in names}}
-    return {model: dict(auditor.figures(name)) for model, name in models.items()}
+    entropy = {name: uncertainty(one.notes.shown[name].signals[FORGET]) for name in models.values()}
+    return {model: {**auditor.figures(name), "forget_entropy": entropy[name]} for model, name in models.items()}
+
+
+def uncertainty(signals: torch.Tensor) -> float:
+    """Return the mean entropy of predictions whose other classes are all as likely as each other."""
+    own = signals.sigmoid()
+    rest = (1 - own) / (CLASSES - 1)
+    return float(-(torch.special.xlogy(own, own) + (CLASSES - 1) * torch.special.xlogy(rest, rest)).mean())
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -148,16 +161,55 @@ def test_the_attack_is_rmia_s_as_it_is_written_down() -> None:
     assert found["audit_forget_auc"] == pytest.approx(float(auc), abs=1 / ROWS)
 
 
-def test_the_most_vulnerable_rows_are_those_the_original_gave_away() -> None:
+def test_the_most_vulnerable_rows_are_the_hardest_for_models_without_them() -> None:
     one = world()
     auditor = Auditor(one.notes, one.ids)
+    references = [one.notes.shown[f"reference-{number}"].signals[FORGET].sigmoid() for number in range(1, 5)]
+    hardest = torch.stack(references).mean(dim=0).argsort()[: ROWS // 10]
     chosen, unseen = auditor.about("audit_forget_vulnerable_auc", "none")
-    assert len(chosen) == ROWS // 10 and set(chosen.tolist()) <= set(one.rows[FORGET].tolist())
+    assert set(chosen.tolist()) == set(one.rows[FORGET][hardest].tolist())
     assert len(unseen) == ROWS // 10 and set(unseen.tolist()) <= set(one.rows[UNSEEN].tolist())
-    found = auditor.figures("none")
-    assert found["audit_forget_vulnerable_auc"] > found["audit_forget_auc"]
+    assert auditor.figures("none")["audit_forget_vulnerable_auc"] > 0.8
     assert [len(group) for group in auditor.about("audit_forget_auc", "none")] == [ROWS, ROWS]
     assert [len(group) for group in auditor.about("audit_ks_to_retrains", "none")] == [ROWS]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_who_knows_no_row_at_all_does_not_seem_to_remember_the_most_vulnerable(seed: int) -> None:
+    """Not of the original's choice: the rows that it gives away are harder than the unseen rows that it accuses."""
+    one = world(seed=seed)
+    one.add("says-nothing", "AUDITED", np.full(3 * ROWS, UNIFORM))
+    one.add("guesses", "AUDITED", one.draw.normal(0, 3, 3 * ROWS))
+    for model in ("says-nothing", "guesses", "anew"):
+        figures = measured(one, model)
+        assert figures["unlearned"]["audit_forget_vulnerable_auc"] == pytest.approx(0.5, abs=0.2)
+        assert finding(figures) in (("forgotten", "unclear") if model == "anew" else ("hidden", "different"))
+
+
+def test_output_that_says_nothing_is_not_taken_for_memory_of_rows_that_others_get_wrong() -> None:
+    """Of two classes: models without the hardest rows are sure and wrong, and one half is far above that."""
+    fair = {"audit_forget_auc": 0.50, "audit_forget_vulnerable_auc": 0.25, "audit_ks_to_retrains": 0.1}
+    measured = {
+        "original": {**dict.fromkeys(fair, 0.9), "forget_entropy": 0.1},
+        **{name: {**fair, "forget_entropy": 0.2} for name in ("retrain", "retrain-2", "retrain-3")},
+    }
+    shown = {"audit_forget_auc": 0.48, "audit_forget_vulnerable_auc": 0.65, "audit_ks_to_retrains": 0.6}
+    assert finding({**measured, "unlearned": {**shown, "forget_entropy": 0.69}}) == "hidden"
+    assert finding({**measured, "unlearned": {**shown, "forget_entropy": 0.15}}) == "remembered"
+
+
+def test_losses_unlike_retrains_and_attacks_beyond_all_of_them_say_together_what_neither_says_alone() -> None:
+    retrains = {
+        name: {"audit_forget_auc": auc, "audit_ks_to_retrains": distance}
+        for name, auc, distance in (("retrain", 0.45, 0.10), ("retrain-2", 0.50, 0.11), ("retrain-3", 0.55, 0.10))
+    }
+    original = {"audit_forget_auc": 0.9, "audit_ks_to_retrains": 0.5}
+    for auc, found in ((0.63, "remembered"), (0.37, "hidden"), (0.52, "different")):
+        unlearned = {"audit_forget_auc": auc, "audit_ks_to_retrains": 0.3}
+        assert finding({"original": original, "unlearned": unlearned, **retrains}) == found
+        alike = {**unlearned, "audit_ks_to_retrains": 0.1}
+        said = "forgotten" if found == "different" else "unclear"
+        assert finding({"original": original, "unlearned": alike, **retrains}) == said
 
 
 def test_a_figure_is_about_the_rows_that_some_reference_has_not_learned_from_and_no_others() -> None:
@@ -224,6 +276,16 @@ def test_a_verdict_on_few_rows_says_that_it_says_little() -> None:
     told = {rows: audited(Audit(), found, rows=rows, poisoned=False)["verdict"] for rows in (12, 30)}
     assert told[12][:2] == [WORDS["forgotten"], "With 12 forgotten rows all this says little."]
     assert not any("says little" in sentence for sentence in told[30])
+
+
+def test_a_class_that_is_still_known_is_not_forgotten_though_no_attack_tells_its_rows_from_unseen_ones() -> None:
+    aucs = {"original": 0.53, "unlearned": 0.53, "retrain": 0.41, "retrain-2": 0.40, "retrain-3": 0.49}
+    right = {"original": 0.97, "unlearned": 0.97, "retrain": 0.0, "retrain-2": 0.0, "retrain-3": 0.0}
+    figures = {name: {"audit_forget_auc": auc, "forgotten_classes_accuracy": right[name]} for name, auc in aucs.items()}
+    told = audited(Audit(), figures, rows=ROWS, poisoned=False)
+    assert told["finding"] == "remembered" and told["verdict"][0] == WORDS["class known"]
+    figures["unlearned"] = {"audit_forget_auc": 0.45, "forgotten_classes_accuracy": 0.0}
+    assert finding(figures) == "forgotten"
 
 
 def test_where_some_attacks_are_above_and_some_below_the_one_furthest_from_retrains_decides() -> None:
@@ -371,6 +433,49 @@ def test_a_job_is_audited_and_every_truth_called_by_its_name(audited_run: tuple[
     assert result["gap"]["audit_forget_auc"] > 0.05
     page = make(out, None, None, [])
     assert f"The audit: {WORDS['remembered']}" in page and "the yardstick" in page
+    assert with_own_words(result, moved=0.0) == result, "what it said is what follows from its figures"
+    praised = {**result["audit"], "finding": "forgotten", "verdict": ["All is well."], "figures": {}}
+    assert with_own_words({**result, "audit": praised}, moved=0.0) == result
+
+
+def test_a_verdict_on_few_rows_is_not_repeated_without_that_it_says_little() -> None:
+    figures = as_figures(original=0.80, unlearned=0.51, retrain=0.50)
+    told = audited(Audit(), figures, rows=12, poisoned=False)
+    notice = next(block for block in audit_blocks({"audit": told}) if isinstance(block, Notice))
+    assert told["says_little"] and notice.mood == "partly"
+
+
+def test_a_run_of_a_method_of_one_s_own_is_made_again_with_an_audit(tmp_path: Path) -> None:
+    plugin, run, out, path = (tmp_path / name for name in ("own.py", "run", "again", "job.yaml"))
+    plugin.write_text(OWN)
+    job = {
+        "data": {"source": "csv", "path": str(write_noisy(tmp_path / "noisy.csv", 300)), "id": "person"},
+        "train": {"epochs": 1},
+        "forget": {"samples": 40},
+        "unlearn": {"method": "anew"},
+    }
+    path.write_text(json.dumps(job))
+
+    def fedora(*words: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "fedora_vfl.cli", *map(str, words)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    fedora("run", path, "--out", run, "--plugin", plugin, "--threads", 1).check_returncode()
+    fedora("audit", run, "--again", out, "--references", 1, "--retrains", 1).check_returncode()
+    first, second = (json.loads((folder / "result.json").read_text()) for folder in (run, out))
+    assert second["unlearned"]["test_loss"] == first["unlearned"]["test_loss"], "its models are the same"
+    page = (out / "audit.html").read_text()
+    assert "40 of " in page and "by anew" in page, "what was audited"
+    assert second["audit"]["references"] == second["audit"]["retrains"] == 1
+    assert (out / "plugins.json").read_text() == (run / "plugins.json").read_text(), "what --resume goes by"
+    assert "add --overwrite" in fedora("audit", run, "--again", out).stderr
+    assert "is the run itself" in fedora("audit", run, "--again", run, "--overwrite").stderr
+
+
+def test_a_run_that_was_interrupted_is_not_taken_for_a_wrong_folder(tmp_path: Path) -> None:
+    (tmp_path / "federation.yaml").touch()
+    with pytest.raises(DataError, match=f"has no result: it .*fedora run --resume {tmp_path}"):
+        make(tmp_path, None, None, [])
 
 
 def test_references_are_kept_for_later_jobs_until_a_row_they_know_is_forgotten(tmp_path: Path) -> None:
@@ -399,6 +504,8 @@ def test_a_job_is_given_an_audit_and_its_yardstick() -> None:
     made = with_audit(job, 2, 5, origin=Path("job.yaml"))
     assert made.audit and made.audit.references == 2
     assert list(made.compared()) == ["retrain", *(f"retrain-{number}" for number in range(2, 6)), "ga"]
+    anew = with_audit(as_job({"forget": {"samples": 3}, "unlearn": "retrain"}), 2, 3, origin=Path("job.yaml"))
+    assert list(anew.compared()) == ["retrain", "retrain-2", "retrain-3"], "a Retrain needs a yardstick too"
     with pytest.raises(SettingsError, match="forgot nothing"):
         with_audit(as_job({}), 2, 5, origin=Path("job.yaml"))
     with pytest.raises(SettingsError, match="`unlearn`, `compare` and `audit` need a `forget` section"):

@@ -200,7 +200,7 @@ def test_references_chosen_to_leave_one_person_out_of_a_figure_do_not_tell_of_th
     told = result["original"]
     assert told["remaining_accuracy"] is not None and told["audit_forget_auc"] is not None
     # They would be about all that stay but this person and a few others, and the accuracy is about all of them.
-    # The most vulnerable rows are a tenth of them, which the model chooses: they differ from all by many.
+    # The most vulnerable rows are the tenth that references find hardest: they differ from all by many.
     named = {name for name, value in told.items() if name.startswith("audit_remaining") and value is not None}
     assert named <= {"audit_remaining_vulnerable_auc"}
 

@@ -78,6 +78,22 @@ def test_a_job_names_every_retrain_and_unlearns_with_one() -> None:
         )
 
 
+def test_a_request_that_is_honoured_by_a_retrain_is_held_against_others(tmp_path: Path) -> None:
+    people = write_people(tmp_path / "people.csv")
+    job = {
+        "data": {"source": "csv", "path": str(people), "id": "person"},
+        "train": {"epochs": 1},
+        "forget": {"samples": 40},
+        "unlearn": {"method": "retrain"},
+        "compare": [{"method": "retrain", "seeds": 2}],
+        "certificate": False,
+    }
+    result = run(job, tmp_path / "out")
+    assert len({result[name]["test_loss"] for name in ("unlearned", "retrain", "retrain-2")}) == 3, "seeds of their own"
+    assert result["gap"]["bytes_share"] == 1.0
+    assert not any("no yardstick" in sentence for sentence in result["verdict"])
+
+
 def models(auc: float, *retrains: float, difference: float = 0.0) -> dict[str, dict[str, Any]]:
     """Return models with these AUC, as far as a verdict reads them."""
 
@@ -108,6 +124,16 @@ def test_words_say_no_more_than_the_retrains_allow() -> None:
     assert "right on forgotten minus unseen rows +12.0 points, Retrain +0.0 points" in said(
         models(0.5, 0.5, difference=0.12)
     )
+
+
+def test_a_loss_of_accuracy_that_retrains_have_too_is_not_blamed_on_forgetting() -> None:
+    measured = models(0.5, 0.5, 0.5, 0.5)
+    for name, accuracy in (("unlearned", 0.76), ("retrain", 0.75), ("retrain-2", 0.80), ("retrain-3", 0.85)):
+        measured[name]["test_accuracy"] = accuracy
+    told = verdict(measured, uncertain=False, rows=100, moved=None)[0]
+    assert told.startswith("Whether forgetting cost accuracy is unclear: test accuracy is 4.0 points below the mean of")
+    measured["unlearned"]["test_accuracy"] = 0.4
+    assert verdict(measured, uncertain=False, rows=100, moved=None)[0].startswith("Forgetting cost accuracy")
 
 
 def test_without_a_retrain_there_is_no_yardstick_and_chance_is_none() -> None:

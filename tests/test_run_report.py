@@ -94,7 +94,11 @@ def test_the_page_says_how_the_certificate_stood_up(forgotten: Path, tmp_path: P
     page = make(changed, None, None, trust)
     assert "The certificate does not hold" in page and "What it claims" not in page
     certificate.unlink()
-    assert "There is no certificate" in make(changed, None, None, trust)
+    assert "The certificate is missing" in make(changed, None, None, trust)
+    result = result_of(changed)
+    result["job"]["certificate"] = False
+    (changed / "result.json").write_text(json.dumps(result))
+    assert "There is no certificate: the job did not ask for one" in make(changed, None, None, trust)
 
 
 def test_a_page_whose_figures_nobody_signed_says_so(forgotten: Path, tmp_path: Path) -> None:
@@ -105,6 +109,19 @@ def test_a_page_whose_figures_nobody_signed_says_so(forgotten: Path, tmp_path: P
     page = make(changed, None, None, [word for word in pinned_keys(changed) if "=" in word])
     assert "other values than were signed for mia_auc of unlearned" in page
     assert "The certificate holds" not in page
+
+
+def test_words_and_numbers_of_rows_that_nobody_signed_are_not_passed_on(forgotten: Path, tmp_path: Path) -> None:
+    changed = shutil.copytree(forgotten, tmp_path / "praised")
+    trust = [word for word in pinned_keys(changed) if "=" in word]
+    result = result_of(changed)
+    honest, result["verdict"] = result["verdict"], ["All is well."]
+    (changed / "result.json").write_text(json.dumps(result))
+    said = " ".join(taken_apart(make(changed, None, None, trust)).words)
+    assert "All is well." not in said and all(sentence in said for sentence in honest)
+    result["forget"]["rows"] += 1
+    (changed / "result.json").write_text(json.dumps(result))
+    assert "other values than were signed for the number of rows" in make(changed, None, None, trust)
 
 
 def test_words_from_the_files_are_text_and_nothing_else(forgotten: Path, tmp_path: Path) -> None:

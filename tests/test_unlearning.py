@@ -331,7 +331,7 @@ def test_noise_for_a_party_that_there_is_not_is_refused_before_any_process_start
         ({"unlearn": {}}, "`unlearn`, `compare` and `audit` need a `forget` section, which says whom to forget"),
         ({"compare": ["retrain"]}, "`compare` and `audit` need a `forget` section, which says whom to forget"),
         (
-            {"forget": {"samples": 1}, "unlearn": {"method": "retrain"}, "compare": ["retrain"]},
+            {"forget": {"samples": 1}, "unlearn": {"method": "ga"}, "compare": ["ga"]},
             "`compare` names the method that `unlearn` uses already",
         ),
         (

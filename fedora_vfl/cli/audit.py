@@ -1,5 +1,7 @@
 """fedora audit: what an audit of a run's forgetting has found; or the run made again, with one."""
 
+import asyncio
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +27,9 @@ def audit(
     ] = None,
     references: Annotated[int, typer.Option(min=0, max=64, help="With --again: reference models to train.")] = 4,
     retrains: Annotated[int, typer.Option(min=0, max=16, help="With --again: Retrains, the yardstick.")] = 3,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="With --again: replace an earlier run in that folder.")
+    ] = False,
 ) -> None:
     """Show what the audit of a run has found, in words, a table and a page, RUN/audit.html.
 
@@ -44,7 +49,7 @@ def audit(
     if again:
 
         async def work() -> None:
-            await _again(run, again, references, retrains, console)
+            await _again(run, again, references, retrains, console, overwrite=overwrite)
 
         if code := run_until_done(work()):
             sys.exit(code)
@@ -58,20 +63,30 @@ def audit(
 
 def _show(run: Path, console: Console) -> None:
     """Print what was found, and write the page."""
-    from fedora_vfl.cli.run_report import read_result
+    from fedora_vfl.cli.run_report import read_result, write
     from fedora_vfl.documents.document import Document
     from fedora_vfl.documents.webpage import webpage
     from fedora_vfl.run_report.audit import ROWS
     from fedora_vfl.run_report.audit import audit as audit_blocks
-    from fedora_vfl.storage import write_atomically
+    from fedora_vfl.run_report.figures import TITLES
+    from fedora_vfl.run_report.words import with_own_words
 
     result = read_result(run)
     told = result.get("audit")
+    if "unlearned" not in result:
+        raise SettingsError(f"{run}: the run forgot nothing, so that there is nothing to audit")
     if not isinstance(told, dict):
         remedy = f"run it again with one: fedora audit {run} --again FOLDER"
         raise SettingsError(f"{run}: the job had no audit; add `audit: {{references: 4}}` to it, or {remedy}")
     try:
-        subtitle = f"Run {run.name}; release {result['versions']['fedora']}."
+        result = with_own_words(result, moved=None)
+        told = result["audit"]
+        forget, method = result["forget"], result["job"]["unlearn"]["method"]
+        of_all = f"{forget['rows']:,} of {forget['rows'] + forget['remaining']:,} training rows"
+        subtitle = (
+            f"Run {run.name}: {of_all}, by {TITLES.get(method, method)}; release {result['versions']['fedora']}. "
+            "Figures are result.json's: `fedora report` holds them against the certificate."
+        )
         page = webpage(Document("An audit of forgetting", subtitle, audit_blocks(result)))
         table = _table(told["figures"], {name: title for name, (title, _) in ROWS.items()})
         sentences = list(told["verdict"])
@@ -80,7 +95,7 @@ def _show(run: Path, console: Console) -> None:
     for place, sentence in enumerate(sentences):
         console.print(sentence if not place else f"• {sentence}", style="bold" if not place else None)
     console.print(table)
-    write_atomically(run / NAME, page)
+    write(run / NAME, page)
     console.print(f"Written to {run / NAME}", soft_wrap=True)
 
 
@@ -105,21 +120,38 @@ def _cell(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-async def _again(run: Path, out: Path, references: int, retrains: int, console: Console) -> None:
+async def _again(run: Path, out: Path, references: int, retrains: int, console: Console, *, overwrite: bool) -> None:
     """Run a run's job again into another folder, on the files that were cut for it, with an audit."""
     from fedora_vfl.cli.following import Follower
-    from fedora_vfl.cluster.local import LocalCluster
+    from fedora_vfl.cli.run import tell_how_to_resume
     from fedora_vfl.cluster.preparation import JOB_FILE, as_yaml, load_job
-    from fedora_vfl.cluster.runs import claimed, run_on
+    from fedora_vfl.cluster.runs import PLUGINS_FILE, claimed, kept_plugins, replacing, run_prepared
     from fedora_vfl.storage import write_atomically
 
-    job = with_audit(load_job(run / JOB_FILE), references, retrains, origin=run / JOB_FILE)
-    with claimed(out, overwrite=False, marker="federation.yaml"):
-        federation = _laid_out(run, out)
-        write_atomically(out / JOB_FILE, as_yaml(job))
-        with Follower(console) as follow:
-            async with LocalCluster(out, federation) as cluster:
-                await run_on(cluster, out, follow)
+    _check_folders(run, out)
+    plugins = kept_plugins(run)
+    job = with_audit(load_job(run / JOB_FILE, plugins), references, retrains, origin=run / JOB_FILE)
+    with claimed(out, overwrite=overwrite, marker="federation.yaml"):
+        with replacing(out):
+            federation = _laid_out(run, out)
+            write_atomically(out / JOB_FILE, as_yaml(job))
+            write_atomically(out / PLUGINS_FILE, json.dumps([str(file) for file in plugins]))
+        try:
+            with Follower(console) as follow:
+                await run_prepared(out, federation, plugins, follow)
+        except (asyncio.CancelledError, FedoraError) as error:
+            tell_how_to_resume(error, out, console)
+            raise
+
+
+def _check_folders(run: Path, out: Path) -> None:
+    """Refuse a folder that is no run, and one that is the run itself."""
+    from fedora_vfl.cluster.preparation import JOB_FILE
+
+    if not (run / JOB_FILE).exists():
+        raise DataError(f"{run}: is not the folder of a run of `fedora run`")
+    if out.resolve() == run.resolve():
+        raise SettingsError(f"--again: {out} is the run itself, whose files are used; name another folder")
 
 
 def with_audit(job: "Job", references: int, retrains: int, *, origin: Path) -> "Job":
@@ -133,7 +165,7 @@ def with_audit(job: "Job", references: int, retrains: int, *, origin: Path) -> "
         raise SettingsError(f"{origin}: the run forgot nothing, so that there is nothing to audit")
     content = job.model_dump(mode="json", by_alias=True, exclude_unset=True)
     others = [one for one in content.get("compare", []) if one.get("method") != "retrain"]
-    anew = [{"method": "retrain", "seeds": retrains}] if retrains and job.unlearn.method != "retrain" else []
+    anew = [{"method": "retrain", "seeds": retrains}] if retrains else []
     return check({**content, "compare": [*anew, *others], "audit": {"references": references}}, Job, origin=str(origin))
 
 

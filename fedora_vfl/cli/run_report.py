@@ -40,7 +40,7 @@ def report(
     try:
         page = make(run, federation, trusted_keys, trust or [])
         target = out or run / NAME
-        _write(target, page)
+        write(target, page)
     except FedoraError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -69,6 +69,9 @@ def read_result(run: Path) -> dict[str, Any]:
             raise DataError(f"{path}: is larger than any result of a job")
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and (run / "federation.yaml").exists():
+            said = f"still runs, was interrupted (`fedora run --resume {run}` goes on with it) or has failed"
+            raise DataError(f"{run}: the run has no result: it {said}") from None
         raise DataError(f"{path}: cannot be read: {error.strerror}; name the folder of a run") from None
     except (ValueError, RecursionError):
         raise DataError(f"{path}: is no JSON, so that it is no result of a job") from None
@@ -100,7 +103,8 @@ def _picture(result: dict[str, Any]) -> bytes | None:
         return (Path(folder) / name).read_bytes() if name else None
 
 
-def _write(target: Path, page: str) -> None:
+def write(target: Path, page: str) -> None:
+    """Write a page."""
     from fedora_vfl.storage import write_atomically
 
     try:

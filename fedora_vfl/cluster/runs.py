@@ -157,21 +157,21 @@ async def run_locally(
         )
         write_atomically(out / PLUGINS_FILE, json.dumps([str(file.absolute()) for file in plugins]))
     follow(Event(note=f"starting coordinator, {', '.join(federation.parties)}: one process each"))
-    return await _run_to_its_end(out, federation, plugins, follow)
+    return await run_prepared(out, federation, plugins, follow)
 
 
 async def resume_locally(out: Path, follow: Follow) -> dict[str, Any]:
     """Go on with a run that was interrupted, in whatever way, from what its members have kept in its folder."""
-    federation, plugins = load_federation(out / FEDERATION_FILE), _kept_plugins(out)
+    federation, plugins = load_federation(out / FEDERATION_FILE), kept_plugins(out)
     for file in plugins:
         load_plugin(file)
     remove_unfinished(out)
     await until_free(federation.coordinator.address, federation.active.address)
     follow(Event(note=f"starting coordinator, {', '.join(federation.parties)} again: one process each"))
-    return await _run_to_its_end(out, federation, plugins, follow)
+    return await run_prepared(out, federation, plugins, follow)
 
 
-async def _run_to_its_end(out: Path, federation: Federation, plugins: Sequence[Path], follow: Follow) -> dict[str, Any]:
+async def run_prepared(out: Path, federation: Federation, plugins: Sequence[Path], follow: Follow) -> dict[str, Any]:
     """Start the cluster of a prepared folder and do its job, or what is left of it."""
     async with LocalCluster(out, federation, programs=_programs(federation, plugins)) as cluster:
         result = await run_on(cluster, out, follow, resumable=True)
@@ -200,7 +200,8 @@ def _programs(federation: Federation, plugins: Sequence[Path]) -> dict[str, list
     return {COORDINATOR: ["coordinator", *own], **{name: ["party", *own] for name in federation.parties}}
 
 
-def _kept_plugins(out: Path) -> list[Path]:
+def kept_plugins(out: Path) -> list[Path]:
+    """Return the user's own plug-in files that a run was started with."""
     try:
         return [Path(one) for one in json.loads((out / PLUGINS_FILE).read_text())]
     except (OSError, ValueError) as error:

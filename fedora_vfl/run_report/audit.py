@@ -12,8 +12,8 @@ ROWS = {
     "audit_forget_auc": ("forgotten rows, AUC", "how well a per-row attack with reference models finds them"),
     "audit_forget_vulnerable_auc": (
         "… the most vulnerable, AUC",
-        "the same on the tenth of them that the original model gave away most, against the tenth of unseen rows that "
-        "it accused most",
+        "the same on the tenth of them that is hardest for models that never saw them, against as large a share of "
+        "the unseen rows",
     ),
     "audit_forget_lira_auc": ("… by likelihood ratios, AUC", "the same by LiRA's score"),
     "audit_forget_tpr_at_1_fpr": ("… found at 1 % false alarms", "share of forgotten rows that the attack is sure of"),
@@ -40,9 +40,10 @@ def audit(result: Mapping[str, Any]) -> list[Block]:
     count = references if isinstance(references, int) else len(references)
     models = [name for name in figures if figures[name]]
     known = [name for name in ROWS if any(name in figures[model] for model in models)]
+    mood: Mood = "partly" if told["says_little"] else MOODS.get(told["finding"], "partly")
     return [
         Heading(2, "The audit", "audit"),
-        Notice(MOODS.get(told["finding"], "partly"), told["verdict"][0], list(told["verdict"][1:])),
+        Notice(mood, told["verdict"][0], list(told["verdict"][1:])),
         Paragraph(
             f"Made with {_counted(count, 'reference model')} and {_counted(told['retrains'], 'Retrain')}. What models "
             "show of single rows never left the active party; these are rates."

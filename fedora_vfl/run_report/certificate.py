@@ -28,18 +28,24 @@ class Verified:
 
 def unsigned(verified: Verified, result: Mapping[str, Any]) -> list[str]:
     """Return the figures of a result that are not the ones which the active party signed, each by model and name."""
-    signed = verified.made.metrics if verified.made else {}
-    return [
+    if verified.made is None:
+        return []
+    signed, rows = verified.made.metrics, verified.made.request.rows
+    others = [
         f"{name} of {model}"
         for model, figures in signed.items()
         for name, value in figures.items()
         if (result.get(model) or {}).get(name) != value
     ]
+    return [*(["the number of rows"] if result["forget"]["rows"] != rows else []), *others]
 
 
 def notice(verified: Verified | None, result: Mapping[str, Any]) -> Notice:
     """Say in a few words what there is to say of the certificate."""
     if verified is None:
+        if result["job"].get("certificate") is not False:
+            said = "The job asked for one; without it nothing shows that the figures below are those of the parties."
+            return Notice("no", "The certificate is missing: there is no certificate.json beside result.json.", [said])
         return Notice("partly", "There is no certificate: the job did not ask for one.", [])
     if verified.holds is False:
         failed = [check.said for check in verified.checks if check.holds is False]
@@ -68,7 +74,7 @@ def certificate(verified: Verified | None) -> list[Block]:
     """Show the certificate and every check."""
     heading = Heading(2, "The certificate", "certificate")
     if verified is None:
-        return [heading, Paragraph("The job asked for none.")]
+        return [heading, Paragraph("There is none.")]
     moods: dict[bool | None, Mood] = {True: "yes", False: "no", None: "partly"}
     checks = Marked([(moods[check.holds], _ended(check.said)) for check in verified.checks])
     blocks: list[Block] = [

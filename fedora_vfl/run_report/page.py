@@ -8,6 +8,7 @@ from fedora_vfl.run_report.audit import audit
 from fedora_vfl.run_report.certificate import Verified, certificate, notice
 from fedora_vfl.run_report.figures import TITLES, compared, figures
 from fedora_vfl.run_report.traffic import traffic
+from fedora_vfl.run_report.words import with_own_words
 
 # Phases that measure and change nothing.
 LOOKS = {"test", "validation", "forgotten", "members", "probe"}
@@ -22,6 +23,7 @@ def compose(result: Mapping[str, Any], verified: Verified | None, picture: bytes
         verified: The run's certificate, checked; None where there is none.
         picture: rounds.png, drawn from the result; None where there is none.
     """
+    result = with_own_words(result, moved=verified.made.final.change if verified and verified.made else None)
     forgot = "unlearned" in result
     title = f"Forgetting {_of_all(result)}" if forgot else "A model trained together"
     versions = result["versions"]
@@ -43,7 +45,10 @@ def compose(result: Mapping[str, Any], verified: Verified | None, picture: bytes
 def _in_short(result: Mapping[str, Any]) -> list[str]:
     """Return the verdict; what an audit has found comes first, as it looks closer than any other figure."""
     audited = result.get("audit")
-    return [*([f"The audit: {audited['verdict'][0]}"] if audited else []), *result["verdict"]]
+    if not audited:
+        return list(result["verdict"])
+    found = " ".join(audited["verdict"][: 2 if audited["says_little"] else 1])
+    return [f"The audit: {found}", *result["verdict"]]
 
 
 def _of_all(result: Mapping[str, Any]) -> str:
