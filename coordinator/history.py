@@ -75,6 +75,7 @@ def _rounds(phase: Phase, whole: PhaseRecord, reports: dict[str, Report], active
             loss=one.loss_sum / phase.joint.remaining if told else None,
             accuracy=one.correct / phase.joint.remaining if told else None,
             change=None if "change" in whole.left_out else change,
+            step_size=phase.update.joint_rounds.step * (1 - place / count if phase.update.joint_rounds.falling else 1),
             seconds=whole.seconds / count,
             compute_seconds={name: spent / count for name, spent in whole.compute_seconds.items()},
             wait_seconds={name: spent / count for name, spent in whole.wait_seconds.items()},

@@ -147,6 +147,14 @@ def test_a_round_waits_for_one_exchange_and_a_group_of_rounds_for_one_report(who
     assert len(groups) <= 2, "one of rounds that push, one of recovery"
 
 
+def test_the_steps_that_a_result_has_of_recovery_fall_as_those_that_were_taken(whole_class: Run) -> None:
+    rounds = whole_class.result["rounds"]
+    (pushing,) = {one["step_size"] for one in rounds if one["phase"] == "remaining"}
+    falling = [one["step_size"] for one in rounds if one["phase"] == "recovery"]
+    count = len(falling)
+    assert falling == pytest.approx([pushing * (count - place) / count for place in range(count)])
+
+
 def test_all_parties_keep_the_same_three_models(whole_class: Run) -> None:
     for name in PARTIES:
         kept = {path.stem for path in (whole_class.folder / "models" / name).glob("*.safetensors")}
