@@ -8,8 +8,8 @@ from coordinator.job import Job
 from coordinator.methods.evaluation import observation
 from coordinator.methods.training import training
 from coordinator.train import Train
-from fedora_vfl.certificates.retrains import names
 from fedora_vfl.sampling.seeds import derive
+from fedora_vfl.verdicts.retrains import names
 from protos.fedora.v1.control_pb2 import Assess, Assessment
 from protos.fedora.v1.phase_pb2 import Part, Samples
 

@@ -8,14 +8,14 @@ from typing import Any
 import grpc
 from google import protobuf
 
-from coordinator.audit_verdict import audited
 from coordinator.engine import Engine
 from coordinator.job import Job
 from coordinator.ledger import Ledger
 from coordinator.methods import MethodResult
 from coordinator.methods.fedora_settings import Fedora
-from coordinator.verdict import verdict
-from fedora_vfl.certificates.retrains import RETRAIN, Metrics, gap_deviations, gaps, names, spreads
+from fedora_vfl.verdicts.auditing import audited
+from fedora_vfl.verdicts.forgetting import verdict
+from fedora_vfl.verdicts.retrains import RETRAIN, Metrics, gap_deviations, gaps, names, spreads
 from fedora_vfl.wire.protocol import PROTOCOL, VERSION
 from protos.fedora.v1.control_pb2 import Ready
 from protos.fedora.v1.phase_pb2 import Samples
@@ -160,7 +160,9 @@ def _forgetting(
         told["gaps"] = {name: gap(name, measured, metrics) for name in others}
     if job.audit:
         poisoned = measured["unlearned"].get("backdoor_asr") is not None
-        told["audit"] = audited(job.audit, measured, rows=engine.rows[Samples.FORGET], poisoned=poisoned)
+        told["audit"] = audited(
+            measured, references=job.audit.references, rows=engine.rows[Samples.FORGET], poisoned=poisoned
+        )
     if len(retrains) > 1:
         told["retrains"] = {
             "models": retrains,

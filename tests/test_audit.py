@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped]
 from sklearn.metrics import roc_auc_score
 
-from coordinator.audit_verdict import WORDS, audited, finding
-from coordinator.job import Audit
 from fedora_vfl.cli.audit import with_audit
 from fedora_vfl.cli.run_report import make
 from fedora_vfl.cluster.runs import run_locally
@@ -27,6 +25,7 @@ from fedora_vfl.run_report.audit import audit as audit_blocks
 from fedora_vfl.run_report.words import with_own_words
 from fedora_vfl.sampling.parts import rank
 from fedora_vfl.sampling.rows import rows_drawn
+from fedora_vfl.verdicts.auditing import WORDS, audited, finding
 from party.audit import FORGET, OFFLINE, REMAINING, UNSEEN, AuditNotes, Auditor, Shown, kolmogorov_smirnov, signal
 from party.batches import SampleSets, draw, part_of
 from party.predictions import Predictions
@@ -244,7 +243,7 @@ def test_a_signal_is_the_log_of_the_odds_and_never_infinite() -> None:
 def test_without_a_retrain_nothing_is_called_forgotten() -> None:
     for name in ("none", "anew", "hides"):
         assert finding(measured(world(), name, retrains=0)) == "no yardstick"
-    told = audited(Audit(), measured(world(), "anew", retrains=0), rows=ROWS, poisoned=False)
+    told = audited(measured(world(), "anew", retrains=0), references=2, rows=ROWS, poisoned=False)
     assert told["verdict"][0] == WORDS["no yardstick"] and told["retrains"] == 0
 
 
@@ -263,7 +262,7 @@ def as_figures(**auc: float) -> dict[str, dict[str, Any]]:
 def test_retrains_that_differ_much_are_named_as_the_reason_why_nobody_can_say() -> None:
     two = as_figures(original=0.80, unlearned=0.79, retrain=0.45, retrain_2=0.55)
     assert finding(two) == "unclear", "two Retrains: Student's t is 12.7"
-    told = audited(Audit(), two, rows=ROWS, poisoned=False)
+    told = audited(two, references=2, rows=ROWS, poisoned=False)
     assert told["verdict"][0] == WORDS["unclear"] and "found nothing" not in told["verdict"][0]
     three = as_figures(original=0.80, unlearned=0.57, retrain=0.48, retrain_2=0.50, retrain_3=0.53)
     assert finding(three) == "unclear", "what may be chance is not called forgotten"
@@ -273,7 +272,7 @@ def test_retrains_that_differ_much_are_named_as_the_reason_why_nobody_can_say() 
 
 def test_a_verdict_on_few_rows_says_that_it_says_little() -> None:
     found = as_figures(original=0.80, unlearned=0.51, retrain=0.50)
-    told = {rows: audited(Audit(), found, rows=rows, poisoned=False)["verdict"] for rows in (12, 30)}
+    told = {rows: audited(found, references=2, rows=rows, poisoned=False)["verdict"] for rows in (12, 30)}
     assert told[12][:2] == [WORDS["forgotten"], "With 12 forgotten rows all this says little."]
     assert not any("says little" in sentence for sentence in told[30])
 
@@ -282,7 +281,7 @@ def test_a_class_that_is_still_known_is_not_forgotten_though_no_attack_tells_its
     aucs = {"original": 0.53, "unlearned": 0.53, "retrain": 0.41, "retrain-2": 0.40, "retrain-3": 0.49}
     right = {"original": 0.97, "unlearned": 0.97, "retrain": 0.0, "retrain-2": 0.0, "retrain-3": 0.0}
     figures = {name: {"audit_forget_auc": auc, "forgotten_classes_accuracy": right[name]} for name, auc in aucs.items()}
-    told = audited(Audit(), figures, rows=ROWS, poisoned=False)
+    told = audited(figures, references=2, rows=ROWS, poisoned=False)
     assert told["finding"] == "remembered" and told["verdict"][0] == WORDS["class known"]
     figures["unlearned"] = {"audit_forget_auc": 0.45, "forgotten_classes_accuracy": 0.0}
     assert finding(figures) == "forgotten"
@@ -440,7 +439,7 @@ def test_a_job_is_audited_and_every_truth_called_by_its_name(audited_run: tuple[
 
 def test_a_verdict_on_few_rows_is_not_repeated_without_that_it_says_little() -> None:
     figures = as_figures(original=0.80, unlearned=0.51, retrain=0.50)
-    told = audited(Audit(), figures, rows=12, poisoned=False)
+    told = audited(figures, references=2, rows=12, poisoned=False)
     notice = next(block for block in audit_blocks({"audit": told}) if isinstance(block, Notice))
     assert told["says_little"] and notice.mood == "partly"
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats  # type: ignore[import-untyped]
 
-from coordinator.verdict import verdict
-from fedora_vfl.certificates.retrains import STUDENT, Spread, gap_deviations, gaps, names, spreads
 from fedora_vfl.certificates.verification import Evidence, examine
 from fedora_vfl.errors import SettingsError
 from fedora_vfl.settings.federation import load_federation
+from fedora_vfl.verdicts.forgetting import verdict
+from fedora_vfl.verdicts.retrains import STUDENT, Spread, gap_deviations, gaps, names, spreads
 from tests.conftest import as_job, run, write_people
 
 

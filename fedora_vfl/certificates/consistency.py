@@ -8,7 +8,7 @@ from fedora_vfl.certificates.attestation import Attestation, CountedBytes, Scala
 from fedora_vfl.certificates.claims import claims, does_not_claim
 from fedora_vfl.certificates.form import Certificate, LinkBytes, PhaseBytes, final, joint_of
 from fedora_vfl.certificates.joint import digest, fits_clocks
-from fedora_vfl.certificates.retrains import gap_deviations, gaps
+from fedora_vfl.verdicts.retrains import gap_deviations, gaps
 from fedora_vfl.wire.meter import TENSOR_KINDS
 
 

@@ -8,10 +8,10 @@ from fedora_vfl.certificates.claims import claims, does_not_claim
 from fedora_vfl.certificates.consistency import contradictions
 from fedora_vfl.certificates.form import FORMAT, LinkBytes, PhaseBytes, final, read, sealed_bytes
 from fedora_vfl.certificates.joint import Asked, JointStatement, digest
-from fedora_vfl.certificates.retrains import gap_deviations, gaps
 from fedora_vfl.errors import CertificateError, FedoraError, PartyError
 from fedora_vfl.settings.files import check
 from fedora_vfl.signing import SigningKey, canonical, parse_canonical, verify
+from fedora_vfl.verdicts.retrains import gap_deviations, gaps
 from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.control_pb2 import Statement
 

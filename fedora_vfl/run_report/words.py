@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from coordinator.audit_verdict import audited
-from coordinator.job import Audit
-from coordinator.verdict import verdict
+from fedora_vfl.verdicts.auditing import audited
+from fedora_vfl.verdicts.forgetting import verdict
 
 
 def with_own_words(result: Mapping[str, Any], *, moved: float | None) -> dict[str, Any]:
@@ -25,5 +24,5 @@ def with_own_words(result: Mapping[str, Any], *, moved: float | None) -> dict[st
     found: dict[str, Any] = {"verdict": verdict(measured, uncertain=uncertain, rows=rows, moved=moved)}
     if told := result.get("audit"):
         poisoned = measured["unlearned"].get("backdoor_asr") is not None
-        found["audit"] = audited(Audit(references=told["references"]), measured, rows=rows, poisoned=poisoned)
+        found["audit"] = audited(measured, references=told["references"], rows=rows, poisoned=poisoned)
     return {**result, **found}

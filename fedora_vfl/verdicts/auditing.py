@@ -3,9 +3,17 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from coordinator.job import Audit
-from coordinator.verdict import ASK, AUC_MARGIN, ENOUGH_ROWS, Figures, Yardstick, apart, doubtful, in_deviations
-from fedora_vfl.certificates.retrains import names
+from fedora_vfl.verdicts.forgetting import (
+    ASK,
+    AUC_MARGIN,
+    ENOUGH_ROWS,
+    Figures,
+    Yardstick,
+    apart,
+    doubtful,
+    in_deviations,
+)
+from fedora_vfl.verdicts.retrains import names
 
 # Figures that say how well forgotten rows are found among unseen ones, and what sentences call the attack.
 ATTACKS = {
@@ -37,7 +45,7 @@ WORDS = {
 }
 
 
-def audited(audit: Audit, measured: dict[str, Figures], *, rows: int, poisoned: bool) -> dict[str, Any]:
+def audited(measured: dict[str, Figures], *, references: int | list[str], rows: int, poisoned: bool) -> dict[str, Any]:
     """Return what result.json says of an audit."""
     retrains = names(measured)
     found = finding(measured)
@@ -59,7 +67,7 @@ def audited(audit: Audit, measured: dict[str, Figures], *, rows: int, poisoned: 
         "finding": found,
         "verdict": sentences,
         "says_little": says_little,  # as the second sentence says: the first is not to be read without it
-        "references": audit.references,
+        "references": references,
         "retrains": len(retrains),
         "figures": figures,
     }

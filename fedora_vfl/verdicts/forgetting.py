@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from fedora_vfl.certificates.retrains import Spread, names, spreads
+from fedora_vfl.verdicts.retrains import Spread, names, spreads
 
 AUC_MARGIN = 0.05  # an attack this close to its reference is no better than it
 ACCURACY_MARGIN = 0.02
