@@ -414,14 +414,15 @@ def played(
         return phases, result
 
 
-@given(held=st.lists(st.booleans(), max_size=5), kept=st.lists(st.booleans(), max_size=5))
-def test_however_comparisons_come_out_a_run_ends_and_goes_back_twice_at_most(
+@given(held=st.lists(st.booleans(), max_size=5), kept=st.lists(st.booleans(), max_size=6) | st.just([False] * 6))
+def test_however_comparisons_come_out_a_run_ends_and_says_whether_it_did_harm(
     held: list[bool], kept: list[bool]
 ) -> None:
     backs = iter(kept)
     phases, result = played(problem(), lambda _: {"accuracy_kept": float(next(backs, True))}, held)
     rules = [one.update.WhichOneof("rule") for one in phases]
-    assert rules[0] == rules[-1] == "compare" and rules.count("retreat") <= 2
+    assert rules[0] == rules[-1] == "compare" and rules.count("retreat") <= 4
+    assert ("retrain instead" in result.stopped) == (kept[1:6] == [False] * 5)
     assert result.rounds == sum(one.joint.rounds for one in phases if one.update.HasField("joint_rounds"))
 
 

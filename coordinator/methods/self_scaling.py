@@ -53,7 +53,7 @@ TIMES, SPARE = 2, 2000
 COMPARED = 0.1  # of the budget: rows of D_u, and as many held-out ones, in each of two comparisons
 ERRORS = 2.0  # standard errors: what 95 of 100 samples keep within
 LOSS_OF_ACCURACY = 0.02
-RETREAT_SHARE, MOST_RETREATS = 0.5, 2
+RETREAT_SHARE, MOST_RETREATS = 0.5, 4
 
 GOALS = {
     # Recovery follows, which brings back what D_r supports.
@@ -169,7 +169,8 @@ class _Rule:
             retreat = look(RETREAT, retreats, over=share(REMAINING, 0), batch_size=1, update=_retreat())
             found = yield [retreat, self._comparison(2 + retreats)]
         held = bool(found.within_bounds)
-        return MethodResult(paced.push + paced.recovery, self._why(held, retreats), held, pushed=not paced.recovery)
+        why = self._why(held, retreats, harmed=self._harmed(found))
+        return MethodResult(paced.push + paced.recovery, why, held, pushed=not paced.recovery)
 
     def _uncertain(self) -> Method[MethodResult]:
         """Push all the way, and look whether the constraint holds."""
@@ -185,11 +186,12 @@ class _Rule:
         alike = [one["unseen_rows"] for one in found.figures.values() if "unseen_rows" in one]
         return bool(alike) and alike[0] >= ALL_CLASSES * self.looks.held_out
 
-    def _why(self, held: bool, retreats: int) -> str:
+    def _why(self, held: bool, retreats: int, *, harmed: bool) -> str:
         which = "validation" if self.problem.task.validation else "test"
         if retreats:
-            back = 1 - RETREAT_SHARE**retreats
-            return f"accuracy on {which} rows had fallen, and the model was taken back {back:.0%} of the way"
+            back = f"the model was taken back {1 - RETREAT_SHARE**retreats:.0%} of the way"
+            still = "; it is still lower than before: retrain instead" if harmed else ""
+            return f"accuracy on {which} rows had fallen, and {back}{still}"
         if held:
             return f"the rows look like {which} rows of their classes, neither surer nor less sure"
         return f"all rounds were run; the rows do not look like {which} rows of their classes"

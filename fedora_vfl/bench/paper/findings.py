@@ -491,8 +491,9 @@ def summary(found: Sequence[Verdict]) -> str:
     """Count the verdicts on the paper's own claims."""
     own = [one for one in found if one.where != "ours"]
     counts = {verdict: sum(one.holds == verdict for one in own) for verdict in (YES, PARTLY, NO, OPEN)}
+    hold = "holds" if counts[YES] == 1 else "hold"
     return (
-        f"Of {len(own)} claims of the paper {counts[YES]} hold in these runs in every case looked at, "
+        f"Of {len(own)} claims of the paper {counts[YES]} {hold} in these runs in every case looked at, "
         f"{counts[PARTLY]} in some, {counts[NO]} in none; not measured: {counts[OPEN]}."
     )
 

@@ -4,6 +4,7 @@ import csv
 import io
 import os
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -358,8 +359,9 @@ def _gaps(material: Material) -> list[Block]:
 
 
 def _releases(material: Material) -> str:
-    """Name the releases that have measured the cells."""
-    return ", ".join(sorted({record.versions["fedora"] for record in material.records.values()})) or "–"
+    """Name the releases that have measured the cells, the oldest first."""
+    found = {record.versions["fedora"] for record in material.records.values()}
+    return ", ".join(sorted(found, key=lambda release: [int(part) for part in re.findall("[0-9]+", release)])) or "–"
 
 
 def _dates(material: Material) -> str:
