@@ -211,6 +211,24 @@ def test_losses_unlike_retrains_and_attacks_beyond_all_of_them_say_together_what
         assert finding({"original": original, "unlearned": alike, **retrains}) == said
 
 
+def test_the_one_distance_between_two_retrains_does_not_tell_how_far_a_third_would_be() -> None:
+    retrains = {
+        name: {"audit_forget_auc": 0.5 + number / 100, "audit_ks_to_retrains": 0.1}
+        for number, name in enumerate(("retrain", "retrain-2", "retrain-3"))
+    }
+    models = {
+        "original": {"audit_forget_auc": 0.99, "audit_ks_to_retrains": 0.5},
+        "unlearned": {"audit_forget_auc": 0.51, "audit_ks_to_retrains": 0.2},
+    }
+    assert finding({**models, **retrains}) == "different"
+    del retrains["retrain-3"]
+    assert finding({**models, **retrains}) == "unclear"
+    told = audited({**models, **retrains}, references=2, rows=ROWS, poisoned=False)["verdict"]
+    assert any("nobody knows how much that varies" in sentence for sentence in told)
+    models["unlearned"]["audit_ks_to_retrains"] = 0.14
+    assert finding({**models, **retrains}) == "forgotten"
+
+
 def test_a_figure_is_about_the_rows_that_some_reference_has_not_learned_from_and_no_others() -> None:
     one = world(references=2)
     parts = [(one.notes.shown[name].part or {}) for name in ("reference-1", "reference-2")]

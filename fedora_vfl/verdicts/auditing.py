@@ -100,15 +100,15 @@ def finding(measured: dict[str, Figures]) -> str:
         if doubtful(value, fair, MARGINS[name], level)
     }
     hardest = doubts.pop(HARDEST, 0.0)  # so few rows that they only count against the model, and for no direction
-    losses = yardstick.get(LOSSES)
-    if LOSSES in known and losses and _above(unlearned[LOSSES], losses, level) and unlearned[LOSSES] > losses.most:
+    unlike = _unlike(unlearned, yardstick, level)
+    if unlike:
         # Attacks that are beyond every Retrain, but might be so by chance, then say in which way.
         return "hidden" if unsure else _direction(doubts) if doubts else "different"
     before = {name: (original.get(name) or 0.0, fair) for name, (_, fair) in attacks.items()}
     once = 2 * _level(measured, among=(*ATTACKS, WHOLE))  # above only, and losses have no say
     above = [(value, fair, MARGINS[name], once) for name, (value, fair) in before.items() if value > fair.mean]
     if _knows_classes(measured, "original") or any(apart(*one) for one in above):
-        return "unclear" if doubts or hardest > 0 else "forgotten"
+        return "unclear" if doubts or hardest > 0 or unlike is None else "forgotten"
     return "unclear" if any(doubtful(*one) for one in above) else "no power"
 
 
@@ -136,6 +136,17 @@ def _above(value: float, fair: Spread, level: float) -> bool:
 def _direction(gaps: Mapping[str, float]) -> str:
     """Return what attacks come to that are some above Retrains and some below: the one furthest away decides."""
     return "remembered" if max(gaps.values(), key=abs) > 0 else "hidden"
+
+
+def _unlike(unlearned: Figures, yardstick: Yardstick, level: float) -> bool | None:
+    """Tell whether losses are further from Retrains' than Retrains are from each other; None where nobody can.
+
+    Two Retrains have one distance between them, which both have: that it does not vary says nothing.
+    """
+    value, fair = unlearned.get(LOSSES), yardstick.get(LOSSES)
+    if value is None or fair is None or value <= fair.most or value - fair.mean <= AUC_MARGIN:
+        return False
+    return _above(value, fair, level) if fair.count > 2 else None
 
 
 def _unsure(unlearned: Figures, yardstick: Yardstick) -> bool:
@@ -166,11 +177,12 @@ def _details(measured: dict[str, Figures]) -> Iterator[str]:
     if losses is None:
         return
     between = yardstick.get(LOSSES)
-    beside = (
-        f"; Retrains are {between.mean:.3f} from each other, {between.most:.3f} at most"
-        if between
-        else "; with a single Retrain nobody knows how far two are from each other"
-    )
+    if between is None:
+        beside = "; with a single Retrain nobody knows how far two are from each other"
+    elif between.count == 2:
+        beside = f"; the two Retrains are {between.mean:.3f} from each other, and nobody knows how much that varies"
+    else:
+        beside = f"; Retrains are {between.mean:.3f} from each other, {between.most:.3f} at most"
     yield f"Losses of the forgotten rows are {losses:.3f} from Retrain's (Kolmogorov–Smirnov distance){beside}."
 
 
