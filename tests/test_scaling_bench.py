@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from coordinator.job import Forget, Job
@@ -13,6 +14,7 @@ from fedora_vfl.bench.scaling.measuring import Cell, read_cells
 from fedora_vfl.bench.scaling.table import BARS, gap, lines
 from fedora_vfl.bench.sequence import Sequence, slope
 from fedora_vfl.cluster.preparation import prepare
+from fedora_vfl.errors import SettingsError
 from fedora_vfl.settings.files import check
 from protos.fedora.v1.phase_pb2 import Samples
 
@@ -53,6 +55,25 @@ def test_every_way_of_training_is_a_job() -> None:
             group = Group(name, "backdoor", training, 3)
             assert not group.sensible or group.job(limit=300, epochs=None).forget
     assert Group("mislabelled", "tenth", "as it is", 0).job(limit=None, epochs=1).forget
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5, 9])
+def test_a_set_of_few_classes_has_requests_that_fit_it(tmp_path: Path, classes: int) -> None:
+    file = tmp_path / "images.npz"
+    np.savez(file, train_labels=np.arange(4 * classes).reshape(-1, 1) % classes)
+    for seed in range(2 * classes):
+        job = Group(str(file), "backdoor", "as it is", seed).job(limit=None, epochs=1)
+        assert job.forget and job.forget.classes and job.backdoor
+        assert len({*job.forget.classes, job.backdoor["target"]}) == min(3, classes)
+        assert {*job.forget.classes, job.backdoor["target"]} <= {str(one) for one in range(classes)}
+        assert Group(str(file), "label", "as it is", seed).sensible == (classes > 3)
+
+
+def test_what_is_no_set_and_no_request_is_said_in_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="nor a file in MedMNIST's layout"):
+        Group(str(tmp_path / "none.npz"), "backdoor", "as it is", 0).job(limit=None, epochs=1)
+    with pytest.raises(SettingsError, match="--request most: is none of"):
+        Group("digits", "most", "as it is", 0).job(limit=None, epochs=1)
 
 
 def test_cells_are_kept_as_they_are_done_and_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

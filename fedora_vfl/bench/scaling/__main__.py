@@ -10,6 +10,7 @@ would exchange. Cells are kept in cells.jsonl as soon as they are done, so that 
 
 import itertools
 import shutil
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,7 @@ from rich.table import Table
 from fedora_vfl.bench.scaling.cells import PARTS, TRAININGS, Group
 from fedora_vfl.bench.scaling.measuring import measure, read_cells, write_cells
 from fedora_vfl.bench.scaling.table import HEADER, lines, markdown
+from fedora_vfl.errors import FedoraError, SettingsError
 from fedora_vfl.storage import write_atomically
 
 
@@ -39,6 +41,8 @@ def main(
 ) -> None:
     """Run the cells that are not done yet and print the table."""
     parts = list(PARTS) if part == ["all"] else part or ["full"]
+    if unknown := set(parts) - set(PARTS):
+        raise SettingsError(f"--part {unknown.pop()}: is none of all, {', '.join(PARTS)}")
     out.mkdir(parents=True, exist_ok=True)
     kept = out / "cells.jsonl"
     cells = read_cells(kept)
@@ -46,7 +50,10 @@ def main(
     for group in itertools.starmap(Group, itertools.product(sets, request, trainings, seed or [0])):
         done = {(cell.part, cell.draw) for cell in cells if cell.group == group}
         wanted = [one for one in itertools.product(parts, range(draws)) if one not in done]
-        if not wanted or not group.sensible:
+        if not wanted:
+            continue
+        if not group.sensible:
+            print(f"{group.data_set}, {group.request}, {group.training}: left out, nothing to measure", flush=True)
             continue
         folder = out / "run"
         shutil.rmtree(folder, ignore_errors=True)
@@ -62,4 +69,7 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    try:
+        typer.run(main)
+    except FedoraError as error:
+        sys.exit(f"error: {error}")

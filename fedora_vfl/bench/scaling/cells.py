@@ -1,12 +1,15 @@
 """What is measured: data sets, requests, ways to train a model, and parts of the rule that are changed."""
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coordinator.job import Job
+from fedora_vfl.errors import SettingsError
 from fedora_vfl.settings.files import check
 
 CNN = {"bottom": "cnn", "channels": [16, 32], "embedding": 32, "top": [64]}
@@ -16,6 +19,8 @@ IMAGE_EPOCHS = 12
 MISLABELLED, WRONG = "mislabelled", "wrong"
 MISLABELLED_SHARE = 0.1
 ROWS = {"digits": 1437, MISLABELLED: 1200, "income": 32561}
+
+MOST_CLASSES = 8  # of a set, whose rows are forgotten in turn
 
 # What is left out or changed, by name.
 PARTS: dict[str, dict[str, Any]] = {
@@ -64,11 +69,12 @@ class Group:
 
     @property
     def sensible(self) -> bool:
-        """Whether there is something to measure: one of two classes leaves nothing to tell apart."""
-        income = self.data_set == "income"
-        return not (income and (self.request == "label" or self.training == "MLP")) and (
-            self.request != WRONG or self.data_set == MISLABELLED
-        )
+        """Whether there is something to measure: a class that is left alone has nothing to be told apart from."""
+        if self.request == "label" and len(set(_classes(self.data_set)) - set(self._named)) < 2:
+            return False
+        if self.training == "MLP" and self.data_set == "income":
+            return False
+        return self.request != WRONG or self.data_set == MISLABELLED
 
     def job(self, *, limit: int | None, epochs: int | None) -> Job:
         """Return the job of which this is measured."""
@@ -76,7 +82,7 @@ class Group:
         content: dict[str, Any] = {
             "data": _data(name, limit),
             "train": {"epochs": epochs or EPOCHS.get(name, IMAGE_EPOCHS), "batch_size": 128},
-            "forget": self._forget(_rows(name, limit), images=images),
+            "forget": self._forget(_rows(name, limit)),
             "seed": self.seed,
         }
         if images:
@@ -85,30 +91,61 @@ class Group:
             changed = {**content.get(section, {}), **changes}
             content[section] = {key: value for key, value in changed.items() if value is not None}
         if self.request == "backdoor":
-            content["backdoor"] = {"target": str((self.seed + 2) % 8) if images else ">50K"}
+            content["backdoor"] = {"target": self._in_turn(2) if images else ">50K"}
         return check(content, Job, origin=f"{name}, {self.request}")
 
-    def _forget(self, rows: int, *, images: bool) -> dict[str, Any]:
-        classes = [str(self.seed % 8), str((self.seed + 1) % 8)] if images else ["<=50K"]
+    @property
+    def _named(self) -> list[str]:
+        """The classes whose rows are forgotten: two, or one of two; of others for every seed, but on tables."""
+        if self.data_set == "income":
+            return ["<=50K"]
+        return [self._in_turn(0)] if len(_classes(self.data_set)) == 2 else [self._in_turn(0), self._in_turn(1)]
+
+    def _in_turn(self, place: int) -> str:
+        names = _classes(self.data_set)[:MOST_CLASSES]
+        return names[(self.seed + min(place, len(names) - 1)) % len(names)]
+
+    def _forget(self, rows: int) -> dict[str, Any]:
         match self.request:
             case "label":
-                return {"classes": classes}
+                return {"classes": self._named}
             case "clean" | "backdoor":
-                return {"classes": classes, "percent": 50}
+                return {"classes": self._named, "percent": 50}
             case "tenth":
                 return {"samples": rows // 10}
             case "wrong":
                 return {"samples": 1}  # another one takes its place once labels are changed
-            case number:
+            case number if number.isdigit() and int(number):
                 return {"samples": int(number)}
+            case unknown:
+                known = "backdoor, label, clean, tenth, wrong, or a number of rows"
+                raise SettingsError(f"--request {unknown}: is none of {known}")
 
 
 def _rows(name: str, limit: int | None) -> int:
     """Return how many training rows a set has."""
-    if name in ROWS:
-        return min(ROWS[name], limit or ROWS[name])
-    with np.load(name) as images:
-        return min(len(images["train_labels"]), limit or len(images["train_labels"]))
+    rows = ROWS[name] if name in ROWS else len(_labels(name))
+    return min(rows, limit or rows)
+
+
+def _classes(name: str) -> list[str]:
+    """Return the classes of a set, in order."""
+    if name == "income":
+        return ["<=50K", ">50K"]
+    return [str(one) for one in range(10)] if name in ROWS else [str(one) for one in np.unique(_labels(name))]
+
+
+@cache
+def _labels(path: str) -> NDArray[Any]:
+    """Return the labels of the training rows of a file."""
+    try:
+        with np.load(path) as images:
+            labels: NDArray[Any] = images["train_labels"].reshape(-1)
+    except (OSError, ValueError, KeyError) as error:
+        raise SettingsError(
+            f"--set {path}: is neither {', '.join(ROWS)} nor a file in MedMNIST's layout, with an array `train_labels`"
+        ) from error
+    return labels
 
 
 def _data(name: str, limit: int | None) -> dict[str, Any]:
