@@ -288,21 +288,6 @@ def test_retrains_that_differ_much_are_named_as_the_reason_why_nobody_can_say() 
     assert finding(as_figures(original=0.80, unlearned=0.79, retrain=0.50, retrain_2=0.51)) == "remembered"
 
 
-def test_of_retrains_judged_by_all_figures_at_once_no_more_are_accused_than_by_one() -> None:
-    """Figures of one model are drawn on their own here, which is when judging each at 5 % would accuse most."""
-    figures = ("audit_forget_auc", "audit_forget_vulnerable_auc", "audit_forget_lira_auc", "audit_ks_to_retrains")
-    draws = np.random.default_rng(0).normal(0.5, 0.1, (1500, 6, len(figures)))
-    found = []
-    for world in draws:
-        names = ("unlearned", "retrain", "retrain-2", "retrain-3", "retrain-4", "retrain-5")
-        models: dict[str, dict[str, Any]] = {
-            name: dict(zip(figures, map(float, values), strict=True)) for name, values in zip(names, world, strict=True)
-        }
-        found.append(finding({"original": dict.fromkeys(figures, 2.0), **models}))
-    accused = np.mean([one in ("remembered", "hidden", "different") for one in found])
-    assert 0.02 < accused < 0.05, "at 5 % each it is 0.11"
-
-
 def test_a_verdict_on_few_rows_says_that_it_says_little() -> None:
     found = as_figures(original=0.80, unlearned=0.51, retrain=0.50)
     told = {rows: audited(found, references=2, rows=rows, poisoned=False)["verdict"] for rows in (12, 30)}

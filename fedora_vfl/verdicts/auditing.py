@@ -1,6 +1,6 @@
 """What an audit has found, in one word and a few sentences: never more than its yardstick allows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedora_vfl.verdicts.forgetting import (
@@ -13,7 +13,7 @@ from fedora_vfl.verdicts.forgetting import (
     doubtful,
     in_deviations,
 )
-from fedora_vfl.verdicts.retrains import LEVEL, Spread, names
+from fedora_vfl.verdicts.retrains import names
 
 # Figures that say how well forgotten rows are found among unseen ones, and what sentences call the attack.
 ATTACKS = {
@@ -84,10 +84,7 @@ def finding(measured: dict[str, Figures]) -> str:
         return "not measured"
     if _knows_classes(measured, "unlearned"):
         return "remembered"
-    level = _level(measured)
-    found = {
-        name: value - fair.mean for name, (value, fair) in attacks.items() if apart(value, fair, MARGINS[name], level)
-    }
+    found = {name: value - fair.mean for name, (value, fair) in attacks.items() if apart(value, fair, MARGINS[name])}
     unsure = _unsure(unlearned, yardstick)
     if unsure and found.get(HARDEST, 0.0) > 0:
         # Models without the hardest rows are sure and wrong about them: output that says nothing looks like memory.
@@ -95,18 +92,15 @@ def finding(measured: dict[str, Figures]) -> str:
     if found:
         return _direction(found)
     doubts = {
-        name: value - fair.mean
-        for name, (value, fair) in attacks.items()
-        if doubtful(value, fair, MARGINS[name], level)
+        name: value - fair.mean for name, (value, fair) in attacks.items() if doubtful(value, fair, MARGINS[name])
     }
     hardest = doubts.pop(HARDEST, 0.0)  # so few rows that they only count against the model, and for no direction
-    unlike = _unlike(unlearned, yardstick, level)
+    unlike = _unlike(unlearned, yardstick)
     if unlike:
         # Attacks that are beyond every Retrain, but might be so by chance, then say in which way.
         return "hidden" if unsure else _direction(doubts) if doubts else "different"
     before = {name: (original.get(name) or 0.0, fair) for name, (_, fair) in attacks.items()}
-    once = 2 * _level(measured, among=(*ATTACKS, WHOLE))  # above only, and losses have no say
-    above = [(value, fair, MARGINS[name], once) for name, (value, fair) in before.items() if value > fair.mean]
+    above = [(value, fair, MARGINS[name]) for name, (value, fair) in before.items() if value > fair.mean]
     if _knows_classes(measured, "original") or any(apart(*one) for one in above):
         return "unclear" if doubts or hardest > 0 or unlike is None else "forgotten"
     return "unclear" if any(doubtful(*one) for one in above) else "no power"
@@ -115,22 +109,7 @@ def finding(measured: dict[str, Figures]) -> str:
 def _knows_classes(measured: dict[str, Figures], model: str) -> bool:
     """Tell whether a model recognises classes that are forgotten whole, more than a Retrain does."""
     right, fair = measured[model].get(WHOLE), Yardstick.of(measured).get(WHOLE)
-    return bool(right is not None and fair and _above(right, fair, _level(measured)))
-
-
-def _level(measured: dict[str, Figures], among: Sequence[str] = (*ATTACKS, LOSSES, WHOLE)) -> float:
-    """Return at which level each figure is judged, so that one more Retrain is accused by any in one of twenty cases.
-
-    Whoever judges several figures at once, each at 5 %, accuses more often: they share it (Bonferroni).
-    """
-    yardstick = Yardstick.of(measured)
-    judged = [name for name in among if measured["unlearned"].get(name) is not None and yardstick.get(name)]
-    return LEVEL / max(1, len(judged))
-
-
-def _above(value: float, fair: Spread, level: float) -> bool:
-    """Tell whether a figure that only counts above Retrains is so: that side has the whole level."""
-    return value > fair.mean and apart(value, fair, level=2 * level)
+    return bool(right is not None and fair and right > fair.mean and apart(right, fair))
 
 
 def _direction(gaps: Mapping[str, float]) -> str:
@@ -138,7 +117,7 @@ def _direction(gaps: Mapping[str, float]) -> str:
     return "remembered" if max(gaps.values(), key=abs) > 0 else "hidden"
 
 
-def _unlike(unlearned: Figures, yardstick: Yardstick, level: float) -> bool | None:
+def _unlike(unlearned: Figures, yardstick: Yardstick) -> bool | None:
     """Tell whether losses are further from Retrains' than Retrains are from each other; None where nobody can.
 
     Two Retrains have one distance between them, which both have: that it does not vary says nothing.
@@ -146,7 +125,7 @@ def _unlike(unlearned: Figures, yardstick: Yardstick, level: float) -> bool | No
     value, fair = unlearned.get(LOSSES), yardstick.get(LOSSES)
     if value is None or fair is None or value <= fair.most or value - fair.mean <= AUC_MARGIN:
         return False
-    return _above(value, fair, level) if fair.count > 2 else None
+    return apart(value, fair) if fair.count > 2 else None
 
 
 def _unsure(unlearned: Figures, yardstick: Yardstick) -> bool:
@@ -161,12 +140,11 @@ def _unsure(unlearned: Figures, yardstick: Yardstick) -> bool:
 def _details(measured: dict[str, Figures]) -> Iterator[str]:
     """Say what stands behind the finding."""
     unlearned, original, yardstick = measured["unlearned"], measured["original"], Yardstick.of(measured)
-    level = _level(measured)
     for name, where in ATTACKS.items():
         if unlearned.get(name) is None or original.get(name) is None:
             continue
         fair = yardstick.get(name)
-        beside = f", {yardstick.name} {fair.mean:.3f}{in_deviations(unlearned[name], fair, level)}" if fair else ""
+        beside = f", {yardstick.name} {fair.mean:.3f}{in_deviations(unlearned[name], fair)}" if fair else ""
         yield f"Attack {where}: AUC {original[name]:.3f} before, {unlearned[name]:.3f} after{beside}."
     if unlearned.get(WHOLE) is not None and original.get(WHOLE) is not None:
         fair = yardstick.get(WHOLE)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from fedora_vfl.verdicts.retrains import LEVEL, Spread, names, spreads
+from fedora_vfl.verdicts.retrains import Spread, names, spreads
 
 AUC_MARGIN = 0.05  # an attack this close to its reference is no better than it
 ACCURACY_MARGIN = 0.02
@@ -38,29 +38,28 @@ class Yardstick:
         return "Retrain" if count < 2 else f"the mean of {count} Retrains"
 
 
-def apart(value: float, fair: Spread, margin: float = AUC_MARGIN, level: float = LEVEL) -> bool:
+def apart(value: float, fair: Spread, margin: float = AUC_MARGIN) -> bool:
     """Tell whether a value is further from Retrains than matters and, of several, than one more would be."""
-    return abs(value - fair.mean) > margin and fair.beyond(value, level) is not False
+    return abs(value - fair.mean) > margin and fair.beyond(value) is not False
 
 
-def doubtful(value: float, fair: Spread, margin: float = AUC_MARGIN, level: float = LEVEL) -> bool:
+def doubtful(value: float, fair: Spread, margin: float = AUC_MARGIN) -> bool:
     """Tell whether a value is further from Retrains than matters and outside of all, and may yet be so by chance.
 
     That it may be chance is no evidence that the rows are forgotten.
     """
     outside = not fair.least <= value <= fair.most
-    return outside and abs(value - fair.mean) > margin and fair.beyond(value, level) is False
+    return outside and abs(value - fair.mean) > margin and fair.beyond(value) is False
 
 
-def in_deviations(value: float, fair: Spread, level: float = LEVEL) -> str:
+def in_deviations(value: float, fair: Spread) -> str:
     """Say how far a value is from several Retrains in their own deviations, and what that means; nothing of one."""
     if fair.count < 2:
         return ""
     away = fair.deviations(value)
     if away is None:
         return "; the Retrains do not differ in it"
-    far = fair.beyond(value, level)
-    meaning = "more than one more Retrain would be" if far else "no more than one more Retrain may be"
+    meaning = "more than one more Retrain would be" if fair.beyond(value) else "no more than one more Retrain may be"
     return f"; {abs(away):.1f} standard deviations away, {meaning}"
 
 

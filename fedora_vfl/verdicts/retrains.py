@@ -4,11 +4,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 RETRAIN = "retrain"
 _NAMED = re.compile(r"retrain(-[0-9]+)?")
-LEVEL = 0.05  # how often one more Retrain may be called far away
+# Two-sided 5 % points of Student's t, by degrees of freedom from 1.
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
 
 Metrics = Mapping[str, Mapping[str, float | None]]  # by model, figures by name
 
@@ -27,36 +27,15 @@ class Spread:
         """Return how many deviations a value is from the mean; None where Retrains do not differ, or there is one."""
         return (value - self.mean) / self.deviation if self.deviation else None
 
-    def beyond(self, value: float, level: float = LEVEL) -> bool | None:
-        """Tell whether one more Retrain would lie as far from the mean, on either side, less often than `level`.
+    def beyond(self, value: float) -> bool | None:
+        """Tell whether one more Retrain would lie as far from the mean in less than one of twenty cases.
 
         None where nobody can tell: there is one Retrain only. The mean is an estimate itself, which the root is for.
         """
         if self.deviation is None:
             return None
-        return abs(value - self.mean) > student(self.count - 1, level) * self.deviation * math.sqrt(1 + 1 / self.count)
-
-
-@cache
-def student(degrees: int, level: float) -> float:
-    """Return the point of Student's t that a draw exceeds, on either side, with this probability."""
-    low, high = 0.0, math.pi / 2
-    while (angle := (low + high) / 2) not in (low, high):
-        low, high = (angle, high) if _within(angle, degrees) < 1 - level else (low, angle)
-    return math.sqrt(degrees) * math.tan(angle)
-
-
-def _within(angle: float, degrees: int) -> float:
-    """Return the probability that |t| is at most √degrees·tan(angle): Abramowitz and Stegun, 26.7.3 and 26.7.4."""
-    odd, square = degrees % 2, math.cos(angle) ** 2
-    term = total = 1.0
-    for power in range(2 + odd, degrees - 1, 2):
-        term *= square * (power - 1) / power
-        total += term
-    if not odd:
-        return math.sin(angle) * total
-    beyond_one = math.sin(angle) * math.cos(angle) * total if degrees > 1 else 0.0
-    return 2 / math.pi * (angle + beyond_one)
+        point = STUDENT[min(self.count - 1, len(STUDENT)) - 1]
+        return abs(value - self.mean) > point * self.deviation * math.sqrt(1 + 1 / self.count)
 
 
 def names(metrics: Metrics) -> list[str]:
