@@ -136,6 +136,11 @@ async def _again(run: Path, out: Path, references: int, retrains: int, console: 
             federation = _laid_out(run, out)
             write_atomically(out / JOB_FILE, as_yaml(job))
             write_atomically(out / PLUGINS_FILE, json.dumps([str(file) for file in plugins]))
+        console.print(
+            "This trains once more on the rows that were forgotten, in a cluster of its own: its models remember them, so "
+            f"delete {out / 'models'} when the audit is done.",
+            soft_wrap=True,
+        )
         try:
             with Follower(console) as follow:
                 await run_prepared(out, federation, plugins, follow)

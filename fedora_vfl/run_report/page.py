@@ -96,7 +96,7 @@ def _request(result: Mapping[str, Any]) -> list[str]:
     else:
         said = "named by their ids"
     others = [TITLES.get(one, one) for one in compared(result)]
-    beside = f" {', '.join(others)} forgot the same rows, from the same original model, to compare." if others else ""
+    beside = f" Compared on the same rows, from the same original model: {', '.join(others)}." if others else ""
     method = TITLES.get(job["unlearn"]["method"], job["unlearn"]["method"])
     ending = result.get("unlearning") or {}
     stopped = f" after {ending['rounds']} rounds: {ending['stopped']}" if ending else ""
