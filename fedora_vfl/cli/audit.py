@@ -137,7 +137,7 @@ async def _again(run: Path, out: Path, references: int, retrains: int, console: 
             write_atomically(out / JOB_FILE, as_yaml(job))
             write_atomically(out / PLUGINS_FILE, json.dumps([str(file) for file in plugins]))
         console.print(
-            "This trains once more on the rows that were forgotten, in a cluster of its own: its models remember them, so "
+            "This trains once more on the forgotten rows, in a cluster of its own: its models remember them, so "
             f"delete {out / 'models'} when the audit is done.",
             soft_wrap=True,
         )
