@@ -28,6 +28,7 @@ from fedora_vfl.wire.tls import Credentials
 # Above the well-known ports, below the range from which outgoing connections take theirs.
 PORTS = range(20000, 32768)
 GRACE_SECONDS = 5.0
+MOST_LETTERS = 300  # of the last line of a log that an error repeats
 # Of a member that dies while the job gets no further.
 MOST_RESTARTS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 10, 0.5, 5.0
 CERTIFICATES = "certificates"
@@ -284,7 +285,8 @@ class LocalCluster:
             error = from_exit_code(code)
             said = f"{name}: {words[-1]}"
             return PartyError(name, words[-1]) if error is PartyError else error(said)
-        return PartyError(name, f"ended with exit code {code}; its log is {self.log_path(name)}")
+        last = f", after it said: {lines[-1][:MOST_LETTERS]}" if lines else ""
+        return PartyError(name, f"ended with exit code {code}{last}; its log is {self.log_path(name)}")
 
 
 def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
