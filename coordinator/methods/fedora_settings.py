@@ -18,12 +18,13 @@ class Scales(Settings):
     """
 
     rounds: Rounds = 64  # at most
-    push_share: Annotated[float, Field(gt=0, le=1)] | None = None  # of the rounds; 0.3, or 1 for `uncertain`
-    passes: PositiveFloat | None = None  # over few rows or a sample, at most; 4 or 1
+    # Of the rounds; 0.3, or 1 for `uncertain`; of few rows, or a sample, as many as `passes` take, 0.45 at most.
+    push_share: Annotated[float, Field(gt=0, le=1)] | None = None
+    passes: PositiveFloat | None = None  # over few rows or a sample, at most; 4 or 2
     dual_step: PositiveFloat = 1.0  # σ, in units of the ceiling
     omega_max: PositiveFloat | None = None  # 1, or 4 for `uncertain`
     ceiling: Annotated[float, Field(gt=0, le=1)] | None = None  # of L_u, as a share of guessing; 1, or 0.97
-    step: PositiveFloat | None = None  # of a tensor's size, largest budget, 48 rows a round; 0.07, or 0.04
+    step: PositiveFloat = 0.035  # η, of a tensor's size: of the largest budget, and 48 rows a round
     projected: bool = True  # whether the push leaves out what would raise L_r
     decay: bool = True  # whether the step falls to 0 in recovery
     guard: bool = True  # whether a model that lost accuracy is taken back part of the way

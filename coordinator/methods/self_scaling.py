@@ -40,13 +40,13 @@ LEAST_EPOCHS = 10
 LEAST_ROUNDS = 8
 LEAST_ROWS = 24  # of a round: fewer are noise
 # How often a row is pushed, at most: each of few rows, and each of a sample of all classes, which looks like rows that
-# remain. Rows of some classes only, as poisoned ones, may need more.
-FEW_PASSES, SAMPLE_PASSES = 4.0, 1.0
+# remain; in so many of the rounds, at most. Rows of some classes only, as poisoned ones, may need more pushes.
+FEW_PASSES, SAMPLE_PASSES, SAMPLE_PUSH = 4.0, 2.0, 0.45
 OF_FORGET = 0.25  # of the rows of a round that pushes: of D_u; the more there are of D_r, the less accuracy it costs
 STEP_ROWS = 48  # of a round, for which the step is meant: the noise of a mean falls with the root of the rows ...
 MOST_STEP_ROWS = 160  # ... but longer steps cost accuracy where there are few of them, as with large batches
 # A step of the same share in every layer changes what a network computes the more, the more layers there are.
-STEP_LAYERS = 6  # of weights, from inputs to logits, up to which the step is as it is
+STEP_LAYERS = 12  # of weights, from inputs to logits, up to which the step is as it is
 # Where joint rounds travel in fewer bytes than training does, the same bytes pay for more rows; but for no more than
 # take twice the budget's share of retraining's time, and about a second.
 TIMES, SPARE = 2, 2000
@@ -57,9 +57,9 @@ RETREAT_SHARE, MOST_RETREATS = 0.5, 4
 
 GOALS = {
     # Recovery follows, which brings back what D_r supports.
-    "as-retrained": {"push_share": 0.3, "omega_max": 1.0, "ceiling": 1.0, "step": 0.07},
-    # Nothing follows that would mend what long steps break, and rows that look like all others need a long push.
-    "uncertain": {"push_share": 1.0, "passes": math.inf, "omega_max": 4.0, "ceiling": 0.97, "step": 0.04},
+    "as-retrained": {"push_share": 0.3, "omega_max": 1.0, "ceiling": 1.0},
+    # Nothing brings anything back, and rows that look like all others need a long push.
+    "uncertain": {"push_share": 1.0, "passes": math.inf, "omega_max": 4.0, "ceiling": 0.97},
 }
 
 
@@ -135,12 +135,12 @@ def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool) -
     forget = max(1, min(task.forget, a_round // 2, max(least, int(OF_FORGET * a_round))))
     δ = 1.0 if "asymmetric-batches" in settings.without else settings.delta
     remaining = min(task.remaining, a_round - forget if δ is None else max(1, round(δ * task.remaining)))
-    if push and not settings.rounds and (all_classes or task.forget <= FEW):
+    told = settings.rounds or settings.scales.push_share
+    if push and not told and (all_classes or task.forget <= FEW):
         passes = scales.passes or (FEW_PASSES if task.forget <= FEW else SAMPLE_PASSES)
-        few = math.ceil(min(passes, rounds) * task.forget / forget)
-        push = min(push, max(2, min(few, rounds // 2)))
+        push = max(2, min(math.ceil(min(passes, rounds) * task.forget / forget), int(SAMPLE_PUSH * rounds)))
     part = (part_of(problem, all_classes=all_classes) - LEAST_SHARE) / (MOST_SHARE - LEAST_SHARE)
-    step = (scales.step or 0.0) * _between(LEAST_STEP, 1.0, part) * math.sqrt(min(a_round, MOST_STEP_ROWS) / STEP_ROWS)
+    step = scales.step * _between(LEAST_STEP, 1.0, part) * math.sqrt(min(a_round, MOST_STEP_ROWS) / STEP_ROWS)
     step *= min(1.0, STEP_LAYERS / task.layers)
     return Pace(push, rounds - push, forget, remaining, step)
 

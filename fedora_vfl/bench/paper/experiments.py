@@ -1,5 +1,6 @@
 """The experiment files: which data sets, requests, methods and seeds make up a table or figure of the paper."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -9,10 +10,13 @@ from pydantic import Field, PositiveInt, RootModel, model_validator
 from fedora_vfl.errors import SettingsError
 from fedora_vfl.settings.files import Settings, load
 from fedora_vfl.settings.model import Model
+from fedora_vfl.wire.protocol import VERSION
 
 HERE = Path(__file__).parent
 PRESETS = ("small", "medium", "paper")
 Preset = Literal["small", "medium", "paper"]
+RELEASE = r"\d+(\.\d+)*"
+Release = Annotated[str, Field(pattern=f"^{RELEASE}$")]
 Run = Literal["clean", "backdoor"]  # membership is measured in the first, the trigger in the second
 
 
@@ -57,7 +61,14 @@ class Method(Settings):
     in_paper: str | None = None  # what the paper calls it
     colour: Annotated[str, Field(pattern="^#[0-9a-f]{6}$")]
     unlearn: dict[str, Any]  # the job's section
+    # From which release on figures count; null: this one's alone.
+    since: Release | dict[Preset, Release] | None = None
     about: str
+
+    def current(self, release: str, preset: Preset) -> bool:
+        """Tell whether a release's figures are what this one would find."""
+        since = self.since.get(preset) if isinstance(self.since, dict) else self.since
+        return re.fullmatch(RELEASE, release) is not None and _number(release) >= _number(since or VERSION)
 
 
 class Request(Settings):
@@ -216,3 +227,7 @@ def _check_requests(requests: list[Request], data_set: DataSet, where: str) -> N
         if "backdoor" in request.runs and data_set.target in forgotten:
             said = "set `runs: [clean]`, or another `target` in datasets.yaml"
             raise SettingsError(f"{where}: {request.title} forgets {data_set.target!r}, the trigger's target; {said}")
+
+
+def _number(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in release.split("."))

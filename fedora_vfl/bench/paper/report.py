@@ -223,24 +223,29 @@ def _claims(found: list[Verdict]) -> list[Block]:
 
 def _ages(material: Material) -> list[Block]:
     """Say which release measured each experiment's figures, and when."""
-    rows = []
+    rows, stale = [], set[str]()
     for name, experiment in material.plan.experiments.items():
         made: dict[tuple[str, str], set[str]] = {}
         for place in material.places:
             record = material.records.get(place.cell.digest) if place.experiment == name else None
             if record:
-                made.setdefault((record.versions["fedora"], record.versions.get("date", "")), set()).add(record.digest)
+                release = record.versions["fedora"]
+                made.setdefault((release, record.versions.get("date", "")), set()).add(record.digest)
+                if not material.plan.methods[place.method].current(release, material.preset):
+                    stale.add(place.title)
         for (release, date), cells in sorted(made.items()):
             rows.append([experiment.title, release, date or "not noted", f"{len(cells)}"])
     if not rows:
         return []
     notes = []
-    if any(release != VERSION for _, release, _, _ in rows):
-        notes = [f"Figures of releases before {VERSION} are to be made again: methods have changed since."]
+    if stale:
+        notes = [f"To be made again, as the method has changed since: figures of {', '.join(sorted(stale))}."]
+    elif any(release != VERSION for _, release, _, _ in rows):
+        notes = ["Methods measured by earlier releases have not changed since: run again, they give the same figures."]
     grid = Grid(
         "Which release measured the figures, and when.", ["experiment", "release", "date", "cells"], rows, notes
     )
-    return [Fold("Release and date of the figures", [grid])] if not notes else [grid]
+    return [grid] if stale else [Fold("Release and date of the figures", [grid])]
 
 
 def _data_sets(material: Material) -> Table:
