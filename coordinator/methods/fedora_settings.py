@@ -18,8 +18,7 @@ class Scales(Settings):
     """
 
     rounds: Rounds = 64  # at most
-    # Of the rounds; 0.3, or 1 for `uncertain`; of few rows, or a sample, as many as `passes` take, 0.45 at most.
-    push_share: Annotated[float, Field(gt=0, le=1)] | None = None
+    push_share: Annotated[float, Field(gt=0, le=1)] | None = None  # of the rounds; 20 rounds, or 1 for `uncertain`
     passes: PositiveFloat | None = None  # over few rows or a sample, at most; 4 or 2
     dual_step: PositiveFloat = 1.0  # σ, in units of the ceiling
     omega_max: PositiveFloat | None = None  # 1, or 4 for `uncertain`

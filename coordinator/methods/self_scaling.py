@@ -39,9 +39,11 @@ LEAST_STEP = 0.15  # of the step: few rows need, and few rows of D_r bear, only 
 LEAST_EPOCHS = 10
 LEAST_ROUNDS = 8
 LEAST_ROWS = 24  # of a round: fewer are noise
+# Rounds that push: so many are enough for any model, and the others are for recovery.
+PUSH_ROUNDS, PUSH_SHARE = 20, 0.45
 # How often a row is pushed, at most: each of few rows, and each of a sample of all classes, which looks like rows that
-# remain; in so many of the rounds, at most. Rows of some classes only, as poisoned ones, may need more pushes.
-FEW_PASSES, SAMPLE_PASSES, SAMPLE_PUSH = 4.0, 2.0, 0.45
+# remain. Rows of some classes only, as poisoned ones, may need more.
+FEW_PASSES, SAMPLE_PASSES = 4.0, 2.0
 OF_FORGET = 0.25  # of the rows of a round that pushes: of D_u; the more there are of D_r, the less accuracy it costs
 STEP_ROWS = 48  # of a round, for which the step is meant: the noise of a mean falls with the root of the rows ...
 MOST_STEP_ROWS = 160  # ... but longer steps cost accuracy where there are few of them, as with large batches
@@ -57,9 +59,9 @@ RETREAT_SHARE, MOST_RETREATS = 0.5, 4
 
 GOALS = {
     # Recovery follows, which brings back what D_r supports.
-    "as-retrained": {"push_share": 0.3, "omega_max": 1.0, "ceiling": 1.0},
+    "as-retrained": {"omega_max": 1.0, "ceiling": 1.0},
     # Nothing brings anything back, and rows that look like all others need a long push.
-    "uncertain": {"push_share": 1.0, "passes": math.inf, "omega_max": 4.0, "ceiling": 0.97},
+    "uncertain": {"push_share": 1.0, "omega_max": 4.0, "ceiling": 0.97},
 }
 
 
@@ -129,20 +131,26 @@ def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool) -
     most = max(LEAST_ROUNDS, int(rows / LEAST_ROWS))  # very few rows in all are not worth a budget
     rounds = settings.rounds or min(scales.rounds, most, LEAST_ROUNDS + int(max(0.0, 2 * rows) / problem.batch_size))
     a_round = max(LEAST_ROWS, int(paid / rounds))
-    push = 0 if "unlearning-loss" in settings.without else math.ceil(rounds * (scales.push_share or 1.0))
+    push = 0 if "unlearning-loss" in settings.without else _pushes(rounds, scales)
     # A model that follows from the labels of very few rows is one that a careful party says nothing of.
     least = math.ceil(FEW / max(1, push)) if task.forget > FEW else 1
     forget = max(1, min(task.forget, a_round // 2, max(least, int(OF_FORGET * a_round))))
     δ = 1.0 if "asymmetric-batches" in settings.without else settings.delta
     remaining = min(task.remaining, a_round - forget if δ is None else max(1, round(δ * task.remaining)))
-    told = settings.rounds or settings.scales.push_share
-    if push and not told and (all_classes or task.forget <= FEW):
+    if push and not settings.rounds and not scales.push_share and (all_classes or task.forget <= FEW):
         passes = scales.passes or (FEW_PASSES if task.forget <= FEW else SAMPLE_PASSES)
-        push = max(2, min(math.ceil(min(passes, rounds) * task.forget / forget), int(SAMPLE_PUSH * rounds)))
+        push = min(push, max(2, math.ceil(passes * task.forget / forget)))
     part = (part_of(problem, all_classes=all_classes) - LEAST_SHARE) / (MOST_SHARE - LEAST_SHARE)
     step = scales.step * _between(LEAST_STEP, 1.0, part) * math.sqrt(min(a_round, MOST_STEP_ROWS) / STEP_ROWS)
     step *= min(1.0, STEP_LAYERS / task.layers)
     return Pace(push, rounds - push, forget, remaining, step)
+
+
+def _pushes(rounds: int, scales: Scales) -> int:
+    """Return how many rounds push."""
+    if scales.push_share:
+        return math.ceil(scales.push_share * rounds)
+    return min(PUSH_ROUNDS, math.ceil(PUSH_SHARE * rounds))
 
 
 def _between(least: float, most: float, part: float) -> float:
