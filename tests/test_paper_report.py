@@ -4,6 +4,7 @@ import csv
 import io
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from fedora_vfl.bench.paper.sources import Source
 from fedora_vfl.bench.paper.store import DONE, Record
 from fedora_vfl.bench.paper.sweep import failed
 from fedora_vfl.bench.paper.tables import Tables
+from fedora_vfl.wire.protocol import VERSION
 
 PLAN = load_plan()
 PLACES = list(
@@ -206,3 +208,25 @@ def test_claims_are_judged_by_the_figures() -> None:
         found = findings(Sheet(PLACES, records), PLAN)
         assert len(found) == len(CLAIMS)
         assert next(one.holds for one in found if one.claim.startswith("Gradient ascent costs")) == verdict
+
+
+def test_only_figures_whose_method_has_changed_since_are_to_be_made_again(tmp_path: Path) -> None:
+    """Retrain gives the same figures since 0.7.0, FedORA's own steps do not."""
+    chosen = [one for one in PLACES if one.experiment == "sample-unlearning" and one.data_set == "digits"]
+    by_title = {one.title: one for one in chosen}
+    old, new = by_title["Retrain"], by_title["FedORA (auto)"]
+    for release, stale in (("0.7.0", True), (VERSION, False)):
+        versions = {old: "0.7.0", new: release}
+        records = {
+            place.cell.digest: replace(measured(place.cell), versions={"fedora": by}) for place, by in versions.items()
+        }
+        write_report(material(records, [old, new]), tmp_path)
+        written = (tmp_path / "report.md").read_text(encoding="utf-8")
+        assert ("To be made again, as the method has changed since: figures of FedORA (auto)." in written) == stale
+        assert ("have not changed since" in written) != stale
+
+
+@pytest.mark.parametrize("release", ["0.5.0 or earlier", "", "0.6.9"])
+def test_figures_of_releases_that_are_too_old_or_not_known_do_not_count(release: str) -> None:
+    assert not PLAN.methods["retrain"].current(release, "small")
+    assert PLAN.methods["retrain"].current("0.10.0", "small"), "by number, not by letter"

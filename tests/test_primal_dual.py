@@ -463,6 +463,33 @@ def test_the_more_layers_a_network_has_the_shorter_are_the_steps_in_each() -> No
     assert part == pytest.approx(whole * self_scaling.STEP_LAYERS / 24)
 
 
+@pytest.mark.parametrize(
+    ("rows", "forget", "classes", "settings", "passes"),
+    [
+        (30_000, 3000, 0.2, {}, math.inf),  # of some classes only, as poisoned rows: whatever the rounds bear
+        (30_000, 3000, 1.0, {}, 2),
+        (30_000, 50, 1.0, {}, 4),
+        (1437, 300, 0.2, {}, math.inf),
+        (1437, 140, 1.0, {}, 2),
+        (1437, 140, 1.0, {"push_share": 1.0}, math.inf),
+    ],
+)
+def test_no_more_rounds_push_than_rows_that_look_like_others_bear(
+    rows: int, forget: int, classes: float, settings: dict[str, float], passes: float
+) -> None:
+    task = UnlearningTask(
+        Train(epochs=25), classes=10, forget=forget, remaining=rows - forget, seed=1, test=2000, rows_for_one=3.8
+    )
+    wanted = Fedora(scales=self_scaling.Scales(**settings))
+    phases, result = played(Problem(wanted, task), lambda phase: {"unseen_rows": classes * phase.joint.held_out})
+    (pushing,) = (one.joint for one in phases if one.update.HasField("joint_rounds") and one.joint.forget)
+    if settings:
+        assert pushing.rounds == result.rounds, "what a job says holds for every request"
+        return
+    assert 2 <= pushing.rounds <= min(self_scaling.PUSH_ROUNDS, math.ceil(self_scaling.PUSH_SHARE * result.rounds))
+    assert (pushing.rounds - 1) * pushing.forget < passes * forget
+
+
 @pytest.mark.parametrize("batch_size", [1, 4, 32, 256])
 @pytest.mark.parametrize("remaining", [2, 20, 228, 400])
 def test_a_table_whose_comparisons_take_all_of_the_budget_is_forgotten_from_too(

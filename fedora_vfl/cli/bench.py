@@ -98,7 +98,7 @@ def paper(
     out: Annotated[Path, typer.Option(help="Folder for cells, which are never run twice, and the report.")] = Path(
         "runs/paper"
     ),
-    preset: Annotated[Preset, typer.Option(help="small: an hour on two cores; medium: eight; paper: for a GPU.")] = (
+    preset: Annotated[Preset, typer.Option(help="small: an hour on two cores; medium: three; paper: for a GPU.")] = (
         Preset.SMALL
     ),
     only: Annotated[
