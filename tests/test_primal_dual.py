@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import Parameter, functional
 
 from coordinator.methods import MethodResult, PhaseOutcome, UnlearningTask, phases_in, self_scaling
-from coordinator.methods.fedora_settings import Fedora
+from coordinator.methods.fedora_settings import Fedora, Scales
 from coordinator.methods.primal_dual import Problem
 from coordinator.methods.step_sizes import StepSizes
 from coordinator.train import Train
@@ -464,26 +464,26 @@ def test_the_more_layers_a_network_has_the_shorter_are_the_steps_in_each() -> No
 
 
 @pytest.mark.parametrize(
-    ("rows", "forget", "classes", "settings", "passes"),
+    ("rows", "forget", "classes", "push_share", "passes"),
     [
-        (30_000, 3000, 0.2, {}, math.inf),  # of some classes only, as poisoned rows: whatever the rounds bear
-        (30_000, 3000, 1.0, {}, 2),
-        (30_000, 50, 1.0, {}, 4),
-        (1437, 300, 0.2, {}, math.inf),
-        (1437, 140, 1.0, {}, 2),
-        (1437, 140, 1.0, {"push_share": 1.0}, math.inf),
+        (30_000, 3000, 0.2, None, math.inf),  # of some classes only, as poisoned rows: whatever the rounds bear
+        (30_000, 3000, 1.0, None, 2),
+        (30_000, 50, 1.0, None, 4),
+        (1437, 300, 0.2, None, math.inf),
+        (1437, 140, 1.0, None, 2),
+        (1437, 140, 1.0, 1.0, math.inf),
     ],
 )
 def test_no_more_rounds_push_than_rows_that_look_like_others_bear(
-    rows: int, forget: int, classes: float, settings: dict[str, float], passes: float
+    rows: int, forget: int, classes: float, push_share: float | None, passes: float
 ) -> None:
     task = UnlearningTask(
         Train(epochs=25), classes=10, forget=forget, remaining=rows - forget, seed=1, test=2000, rows_for_one=3.8
     )
-    wanted = Fedora(scales=self_scaling.Scales(**settings))
+    wanted = Fedora(scales=Scales(push_share=push_share))
     phases, result = played(Problem(wanted, task), lambda phase: {"unseen_rows": classes * phase.joint.held_out})
     (pushing,) = (one.joint for one in phases if one.update.HasField("joint_rounds") and one.joint.forget)
-    if settings:
+    if push_share:
         assert pushing.rounds == result.rounds, "what a job says holds for every request"
         return
     assert 2 <= pushing.rounds <= min(self_scaling.PUSH_ROUNDS, math.ceil(self_scaling.PUSH_SHARE * result.rounds))
