@@ -34,7 +34,9 @@ COMPARISON, RETREAT = "comparison", "retreat"
 FEW, LEAST_SHARE, THIN_SHARE, MOST_SHARE, MANY = 50, 0.01, 0.05, 0.08, 0.1
 ALL_CLASSES = 0.9  # of the held-out rows, at least so many are then of the classes that D_u has
 UNCERTAIN_SHARE = 0.16
-LEAST_STEP = 0.15  # of the step: few rows need, and few rows of D_r bear, only a small change
+# Of the step: few rows need, and few rows of D_r bear, only a small change; rows of some classes only may be poisoned,
+# and need twice as much, which is up to this of the step.
+LEAST_STEP, POISON, POISON_STEP = 0.15, 2.0, 0.9
 # Retraining to convergence takes at least so many epochs, whatever the model at hand was given.
 LEAST_EPOCHS = 10
 LEAST_ROUNDS = 8
@@ -141,7 +143,10 @@ def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool) -
         passes = scales.passes or (FEW_PASSES if task.forget <= FEW else SAMPLE_PASSES)
         push = min(push, max(2, math.ceil(passes * task.forget / forget)))
     part = (part_of(problem, all_classes=all_classes) - LEAST_SHARE) / (MOST_SHARE - LEAST_SHARE)
-    step = scales.step * _between(LEAST_STEP, 1.0, part) * math.sqrt(min(a_round, MOST_STEP_ROWS) / STEP_ROWS)
+    reach = _between(LEAST_STEP, 1.0, part)
+    if not all_classes:
+        reach = max(reach, min(POISON_STEP, POISON * reach))
+    step = scales.step * reach * math.sqrt(min(a_round, MOST_STEP_ROWS) / STEP_ROWS)
     step *= min(1.0, STEP_LAYERS / task.layers)
     return Pace(push, rounds - push, forget, remaining, step)
 
