@@ -230,3 +230,18 @@ def test_only_figures_whose_method_has_changed_since_are_to_be_made_again(tmp_pa
 def test_figures_of_releases_that_are_too_old_or_not_known_do_not_count(release: str) -> None:
     assert not PLAN.methods["retrain"].current(release, "small")
     assert PLAN.methods["retrain"].current("0.10.0", "small"), "by number, not by letter"
+
+
+def test_seconds_that_two_releases_took_are_not_held_against_each_other() -> None:
+    chosen = [one for one in PLACES if one.experiment == "table-cost" and one.data_set == "digits"]
+    retrain = next(one for one in chosen if one.title == "Retrain")
+    other = next(one for one in chosen if one.title == "GA" and one.seed == retrain.seed)
+    for releases, comparable in ((("0.7.0", "0.7.0"), True), (("0.7.0", "0.8.0"), False)):
+        records = {
+            place.cell.digest: replace(measured(place.cell), versions={"fedora": by})
+            for place, by in zip((retrain, other), releases, strict=True)
+        }
+        sheet = Sheet([retrain, other], records)
+        (line,) = (one for one in sheet.lines("table-cost") if one.title == "GA")
+        assert (sheet.share(line, "seconds") is not None) == comparable
+        assert sheet.share(line, "bytes") == 1.0, "bytes are the same whoever counts them"

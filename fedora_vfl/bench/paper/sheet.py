@@ -68,6 +68,8 @@ METRICS = {
     "bytes_protobuf": Metric("Bytes, with protobuf", lambda one: one.cost["protobuf"], percent=False),
 }
 
+TIMES = ("seconds_per_round", "seconds")
+
 
 @dataclass(frozen=True)
 class SheetRow:
@@ -142,6 +144,19 @@ class Sheet:
         ours, theirs = (self._by_seed(one, metric) for one in (line, reference))
         both = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
         return mean(both) if both else None
+
+    def share(self, line: SheetRow, metric: str) -> float | None:
+        """Return a cost as a share of Retrain's; none of seconds that two releases took, on who knows what machines."""
+        reference = self.retrain(line)
+        if reference is None or (metric in TIMES and len(self.releases([line, reference])) > 1):
+            return None
+        ours, theirs = (self.value(one, metric) for one in (line, reference))
+        return ours / theirs if ours is not None and theirs else None
+
+    def releases(self, lines: Iterable[SheetRow]) -> set[str]:
+        """Return which releases measured some lines."""
+        found = (self.records.get(place.cell.digest) for line in lines for place in self._members.get(line, []))
+        return {record.versions["fedora"] for record in found if record is not None}
 
     def _by_seed(self, line: SheetRow, metric: str) -> dict[int, float]:
         chosen = METRICS[metric]

@@ -6,7 +6,7 @@ from statistics import mean
 from fedora_vfl.bench.paper.complexity import FORMULAS
 from fedora_vfl.bench.paper.experiments import Plan
 from fedora_vfl.bench.paper.figures import NUMBERS, Figure, figure
-from fedora_vfl.bench.paper.sheet import METRICS, RETRAIN, Sheet, SheetRow
+from fedora_vfl.bench.paper.sheet import METRICS, RETRAIN, TIMES, Sheet, SheetRow
 from fedora_vfl.documents.document import GAP, HERE, PAPER, Grid, Row, Table
 
 NONE = "–"
@@ -102,7 +102,7 @@ class Tables:
         caption = (
             "How far from Retrain each method ends, over all data sets and requests of sample and label unlearning: "
             "mean distance, whichever way, in points (AUC: as it is); bytes and seconds as shares of Retrain's; "
-            "seconds depend on what else the machine did meanwhile."
+            "seconds depend on what else the machine did meanwhile, and have no share where two releases took them."
         )
         return Grid(caption, header, rows)
 
@@ -112,13 +112,8 @@ class Tables:
 
     def _shares(self, lines: Sequence[SheetRow], metric: str) -> list[float]:
         """Return each line's cost as a share of Retrain's."""
-        shares = []
-        for line in lines:
-            reference = self._sheet.retrain(line)
-            ours, theirs = (self._sheet.value(one, metric) if one else None for one in (line, reference))
-            if ours is not None and theirs:
-                shares.append(ours / theirs)
-        return shares
+        found = (self._sheet.share(line, metric) for line in lines)
+        return [share for share in found if share is not None]
 
     def cost(self, experiment: str, data_set: str) -> Grid | None:
         """Return what methods cost: bytes as the complexity table has them and as counted, rounds, seconds."""
@@ -149,8 +144,8 @@ class Tables:
         return Grid(caption, header, rows, [COUNTED_TOO])
 
     def _of_retrain(self, line: SheetRow, metric: str) -> str:
-        reference = self._sheet.retrain(line)
-        return _share(self._sheet.value(line, metric), self._sheet.value(reference, metric) if reference else None)
+        share = self._sheet.share(line, metric)
+        return NONE if share is None else f"{share:.2f}"
 
     def entry(self, line: SheetRow, metric: str) -> str:
         """Write a figure with its spread; what is not there says why."""
@@ -199,7 +194,10 @@ class Tables:
     def _notes(self, lines: Sequence[SheetRow], metric: str) -> list[str]:
         """Explain marks that occur in a table."""
         summaries = [self._sheet.get(line, metric) for line in lines]
-        return ["* not all seeds are there."] if any(one and not one.whole for one in summaries) else []
+        notes = ["* not all seeds are there."] if any(one and not one.whole for one in summaries) else []
+        if metric in TIMES and len(releases := self._sheet.releases(lines)) > 1:
+            notes.append(f"Seconds taken by releases {listed(sorted(releases))}, at different times, do not compare.")
+        return notes
 
 
 def listed(names: Sequence[str]) -> str:
