@@ -40,6 +40,7 @@ FIGURES: dict[str, set[str]] = {
         "unseen_rows",
         "held_out_accuracy",
         "accuracy_kept",
+        "carried",
     },
 }
 _FIGURE_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")

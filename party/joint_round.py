@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fedora_vfl.errors import PartyError
 from fedora_vfl.wire.protocol import COORDINATOR
 from party import losses
 from party.batches import PARTS, parts_of
+from party.mixed_rows import carrier, mixed, partners
 from party.state import PartyState
 from party.unseen import stand
 from party.updates import JointRounds
@@ -18,6 +20,7 @@ from protos.fedora.v1.phase_pb2 import CrossEntropy, Loss, Phase, Report, RoundR
 
 FORGET, REMAINING, HELD_OUT = range(len(PARTS))  # the places of D_u, D_r and held-out rows among the parts of a round
 CROSS_ENTROPY = Loss(cross_entropy=CrossEntropy())
+OF_PARTNER = 0.5  # what the label of a mixed row's partner weighs, beside that of its row of D_u
 
 
 def embed_parts(state: PartyState, rows: Tensor, phase: Phase, step: int) -> list[Tensor]:
@@ -83,7 +86,7 @@ def judge(
     labels = [state.labels[one].to(state.device) for one in parts_of(rows, phase.joint)]
     # Of the parties' embeddings, then of own parameters.
     found = [[torch.zeros_like(party[place]) for party in leaves] for place in (FORGET, REMAINING)]
-    omega = 0.0
+    omega = rest = 0.0
     for place, loss in ((REMAINING, CROSS_ENTROPY), (FORGET, phase.loss)):
         if not len(labels[place]):
             continue
@@ -91,20 +94,62 @@ def judge(
         logits = top(state, place, leaves, own)
         each = losses.per_sample(loss, logits, labels[place])
         finite(float(each.detach().sum()))
+        aim = each.mean()
         if place == REMAINING:
             told.loss_sum = float(each.detach().sum())
+            rest = told.loss_sum / len(each)
             told.correct = int((logits.detach().argmax(dim=1) == labels[place]).sum())
         else:
-            below = each.detach() < rule.ceiling
-            told.unlearning_loss = float(each.detach().clamp(max=rule.ceiling).mean())
-            omega = told.omega = rule.ascend(told.unlearning_loss)
-            if loss.WhichOneof("form") == "cross_entropy":
-                each = -losses.log_odds(logits, labels[place])  # so that a row counts however sure the model is of it
-            each = each * below
-        found[place] = gradients_of([*(party[place] for party in leaves), *rule.parameters], each.mean())
+            known = each.detach().clamp(max=rule.ceiling)
+            told.unlearning_loss = float(known.mean())
+            aim, least = _aim(loss, logits, labels[FORGET], rule), 0.0
+            if rule.carrier is not None:
+                blocks = _blocks(leaves, own, FORGET, state), _blocks(leaves, own, REMAINING, state)
+                more = _aim_of_mixed(state, blocks, labels, known, rule)
+                aim, known, least = aim + more.aim, more.known, more.omega
+            omega = told.omega = rule.yielding(max(least, rule.ascend(float(known.mean()))), rest)
+        found[place] = gradients_of([*(party[place] for party in leaves), *rule.parameters], aim)
     answers = [torch.cat([of_part[place] for of_part in found]).cpu() for place in range(len(leaves))]
     of_u, of_r = (of_part[len(leaves) :] for of_part in found)
     return Judged(omega, answers, of_u, of_r)
+
+
+def _aim(loss: Loss, logits: Tensor, labels: Tensor, rule: JointRounds) -> Tensor:
+    """Return what a push raises: the mean of L_u over rows that are below λ."""
+    each = losses.per_sample(loss, logits, labels)
+    below = each.detach() < rule.ceiling
+    if loss.WhichOneof("form") == "cross_entropy":
+        each = -losses.log_odds(logits, labels)  # so that a row counts however sure the model is of it
+    return (each * below).mean()
+
+
+@dataclass(frozen=True)
+class _OfMixed:
+    """What mixed rows add to a push."""
+
+    aim: Tensor
+    known: Tensor  # L_u, row by row: the less of a row's own and of its mixed row's
+    omega: float  # at least
+
+
+def _aim_of_mixed(
+    state: PartyState, blocks: Sequence[Sequence[Tensor]], labels: Sequence[Tensor], known: Tensor, rule: JointRounds
+) -> _OfMixed:
+    """Push mixed rows away from the labels of D_u, as D_u itself, and towards those of their partners."""
+    assert rule.carrier is not None
+    rows = partners(labels[FORGET], labels[REMAINING])
+    chosen, partner = rows
+    if not len(chosen):
+        return _OfMixed(known.new_zeros(()), known, 0.0)
+    logits = state.networks["top"](torch.cat(mixed(blocks[0], blocks[1], rows, rule.carrier), dim=1))
+    share = len(chosen) / len(known)  # so that a mixed row weighs what a row of D_u does
+    away = _aim(CROSS_ENTROPY, logits, labels[FORGET][chosen], rule)
+    wrong = functional.cross_entropy(logits, labels[REMAINING][partner])
+    own = functional.cross_entropy(logits.detach(), labels[FORGET][chosen], reduction="none")
+    known = known.index_copy(0, chosen, torch.minimum(known[chosen], own))
+    # Its own push ends where mixed rows have their partners' labels, whatever L_u is.
+    omega = OF_PARTNER * min(1.0, share * float(wrong.detach()) / rule.ceiling)
+    return _OfMixed(share * (away - OF_PARTNER * wrong), known, omega)
 
 
 def compare(
@@ -124,6 +169,15 @@ def compare(
     gone = forget[~torch.isin(forget, state.labels[state.sets.rows[Samples.REMAINING]])]
     found = stand(logits[0], forget, logits[1], held_out, gone, rule)
     first: Tensor = kept.setdefault("right", found.right)
+    if "carrier" not in kept:
+        kept["carrier"] = carrier(
+            lambda mix: state.networks["top"](torch.cat(list(mix), dim=1)).cpu(),
+            (_blocks(parts, own, FORGET, state), forget),
+            (_blocks(parts, own, HELD_OUT, state), held_out),
+            least=rule.carried,
+            errors=rule.errors,
+        )
+    report.figures["carried"] = float(kept["carrier"] is not None)
     if len(first) != len(found.right):
         raise PartyError(COORDINATOR, "asked for comparisons with different held-out rows")
     kept.setdefault("mean_loss", found.mean_loss)
@@ -131,9 +185,16 @@ def compare(
     report.within_bounds = found.holds
 
 
+def _blocks(
+    parts: Sequence[Sequence[Tensor]], own: Sequence[Tensor] | None, place: int, state: PartyState
+) -> list[Tensor]:
+    """Return the embeddings of one part of a round's rows, party by party."""
+    return [party[place].to(state.device) for party in parts] + ([own[place]] if own else [])
+
+
 def top(state: PartyState, place: int, parts: Sequence[Sequence[Tensor]], own: Sequence[Tensor] | None) -> Tensor:
     """Return the logits of one part of a round's rows."""
-    blocks = [party[place].to(state.device) for party in parts] + ([own[place]] if own else [])
+    blocks = _blocks(parts, own, place, state)
     if not len(blocks[0]):
         return torch.zeros(0, state.classes)
     logits: Tensor = state.networks["top"](torch.cat(blocks, dim=1))

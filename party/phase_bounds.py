@@ -82,6 +82,7 @@ def _of_update(update: Update) -> Numbers:
             yield "ceiling", update.compare.ceiling, 0, LARGEST
             yield "errors", update.compare.errors, 0, LARGEST
             yield "loss of accuracy", update.compare.loss_of_accuracy, 0, 1
+            yield "carried", update.compare.carried, 1, LARGEST
         case "residual":
             yield "rho", update.residual.rho, 0, LARGEST
         case "ascent":
@@ -100,6 +101,7 @@ def _of_joint_rounds(rounds: JointRounds) -> Numbers:
     yield "omega_max", rounds.omega_max, 0, LARGEST
     yield "gamma", rounds.gamma, -LARGEST, LARGEST
     yield "rho", rounds.rho, 0, LARGEST
+    yield "allowance", rounds.allowance, math.nextafter(0, 1), LARGEST
 
 
 def _of_sgd(sgd: Sgd) -> Numbers:

@@ -216,7 +216,7 @@ def check_same(roles: list[Role], joint: reference.Joint, *, after: str) -> None
         {"dual": "parameterwise", "audit": True},
         {"goal": "uncertain"},
         {"goal": "uncertain", "dual": "parameterwise"},
-        {"rho": 0.1, "scales": {"projected": False, "decay": False}},
+        {"rho": 0.1, "scales": {"decay": False}},
     ],
     ids=["as retrained", "parameterwise", "uncertain", "both", "without its parts"],
 )

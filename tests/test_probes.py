@@ -32,7 +32,7 @@ PROBES: dict[str, dict[str, Any]] = {
     "whether accuracy was kept": {
         "method": "fedora",
         "rounds": 20,
-        "scales": {"push_share": 0.95, "omega_max": 1000.0, "dual_step": 1000.0, "step": 0.3, "projected": False},
+        "scales": {"push_share": 0.95, "omega_max": 1000.0, "dual_step": 1000.0, "step": 0.3},
     },
     # An ascent from a label that the model is wrong about goes far, and from another nowhere.
     "how far it moved, and whether it failed": {"method": "ga", "rounds": 8, "lr": 1.0, "clip": 1e9},

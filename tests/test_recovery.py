@@ -161,7 +161,7 @@ def test_running_statistics_survive_kills_in_rounds_and_in_the_guard_s_retreat(t
     job = content(
         model={"bottom": "resnet18", "width": 2, "embedding": 8, "top": [16]},
         train={"epochs": 6, "batch_size": 16, "lr": 0.005},
-        unlearn={"budget": 1.0, "scales": {"rounds": 6, "step": 0.5, "push_share": 1.0, "projected": False}},
+        unlearn={"budget": 1.0, "scales": {"rounds": 6, "step": 0.5, "push_share": 1.0}},
     )
     whole, _ = run_with(job, tmp_path / "whole")
     phases = [one["phase"] for one in whole["rounds"]]

@@ -28,15 +28,16 @@ from protos.fedora.v1.phase_pb2 import (
 )
 
 COMPARISON, RETREAT = "comparison", "retreat"
+CARRIED = "; one party's columns alone made the model sure of their labels, as a backdoor does"
 
 # What a run may exchange, as shares of what retraining takes: up to FEW rows, and from a tenth of all rows on, where
 # D_u has rows of all classes, as any sample has, or only of some.
 FEW, LEAST_SHARE, THIN_SHARE, MOST_SHARE, MANY = 50, 0.01, 0.05, 0.08, 0.1
 ALL_CLASSES = 0.9  # of the held-out rows, at least so many are then of the classes that D_u has
 UNCERTAIN_SHARE = 0.16
-# Of the step: few rows need, and few rows of D_r bear, only a small change; rows of some classes only may be poisoned,
-# and need twice as much, which is up to this of the step.
-LEAST_STEP, POISON, POISON_STEP = 0.15, 2.0, 0.9
+# Of the step: few rows need, and few rows of D_r bear, only a small change, unless one party's columns alone carry
+# D_u's labels, as they do a backdoor.
+LEAST_STEP = 0.15
 # Retraining to convergence takes at least so many epochs, whatever the model at hand was given.
 LEAST_EPOCHS = 10
 LEAST_ROUNDS = 8
@@ -54,16 +55,16 @@ STEP_LAYERS = 12  # of weights, from inputs to logits, up to which the step is a
 # Where joint rounds travel in fewer bytes than training does, the same bytes pay for more rows; but for no more than
 # take twice the budget's share of retraining's time, and about a second.
 TIMES, SPARE = 2, 2000
-COMPARED = 0.1  # of the budget: rows of D_u, and as many held-out ones, in each of two comparisons
+COMPARED = 0.2  # of the budget: rows of D_u, and as many held-out ones, in each of two comparisons
 ERRORS = 2.0  # standard errors: what 95 of 100 samples keep within
 LOSS_OF_ACCURACY = 0.02
 RETREAT_SHARE, MOST_RETREATS = 0.5, 4
 
 GOALS = {
     # Recovery follows, which brings back what D_r supports.
-    "as-retrained": {"omega_max": 1.0, "ceiling": 1.0},
+    "as-retrained": {"omega_max": 1.0, "ceiling": 1.0, "allowance": 0.4},
     # Nothing brings anything back, and rows that look like all others need a long push.
-    "uncertain": {"push_share": 1.0, "omega_max": 4.0, "ceiling": 0.97},
+    "uncertain": {"push_share": 1.0, "omega_max": 4.0, "ceiling": 0.97, "allowance": 1e6},
 }
 
 
@@ -123,10 +124,11 @@ def budget(forget: int, remaining: int, goal: str, *, all_classes: bool = False)
     return _between(LEAST_SHARE, THIN_SHARE if all_classes else MOST_SHARE, part)
 
 
-def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool) -> Pace:
+def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool, carried: bool = False) -> Pace:
     """Divide among rounds what comparisons leave of the budget."""
     settings, task = problem.settings, problem.task
-    rows = rows_in(problem, all_classes=all_classes) - (looks.forget + looks.held_out)  # two, whose rows go one way
+    rows = rows_in(problem, all_classes=all_classes)
+    rows -= (looks.forget + looks.held_out) / task.rows_for_one  # of two comparisons, whose rows go one way
     paid = max(rows, min(rows * task.rows_for_one, TIMES * rows + SPARE))
     # A round of half a training batch: then rounds wait for each other at most twice as often, for their rows, as
     # training does.
@@ -143,9 +145,7 @@ def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool) -
         passes = scales.passes or (FEW_PASSES if task.forget <= FEW else SAMPLE_PASSES)
         push = min(push, max(2, math.ceil(passes * task.forget / forget)))
     part = (part_of(problem, all_classes=all_classes) - LEAST_SHARE) / (MOST_SHARE - LEAST_SHARE)
-    reach = _between(LEAST_STEP, 1.0, part)
-    if not all_classes:
-        reach = max(reach, min(POISON_STEP, POISON * reach))
+    reach = 1.0 if carried else _between(LEAST_STEP, 1.0, part)
     step = scales.step * reach * math.sqrt(min(a_round, MOST_STEP_ROWS) / STEP_ROWS)
     step *= min(1.0, STEP_LAYERS / task.layers)
     return Pace(push, rounds - push, forget, remaining, step)
@@ -173,7 +173,8 @@ class _Rule:
         if self.problem.settings.goal == "uncertain":
             return (yield from self._uncertain())
         found = yield self._comparison(1)
-        paced = pace(self.problem, self.scales, self.looks, all_classes=self._has_all_classes(found))
+        carried = _bit(found, "carried") is True
+        paced = pace(self.problem, self.scales, self.looks, all_classes=self._has_all_classes(found), carried=carried)
         rounds = [self._pushing(paced)] * bool(paced.push) + [self._recovering(paced)] * bool(paced.recovery)
         found = yield [*rounds, self._comparison(2)]
         retreats = 0
@@ -182,7 +183,7 @@ class _Rule:
             retreat = look(RETREAT, retreats, over=share(REMAINING, 0), batch_size=1, update=_retreat())
             found = yield [retreat, self._comparison(2 + retreats)]
         held = bool(found.within_bounds)
-        why = self._why(held, retreats, harmed=self._harmed(found))
+        why = self._why(held, retreats, harmed=self._harmed(found)) + (CARRIED if carried else "")
         return MethodResult(paced.push + paced.recovery, why, held, pushed=not paced.recovery)
 
     def _uncertain(self) -> Method[MethodResult]:
@@ -210,8 +211,7 @@ class _Rule:
         return f"all rounds were run; the rows do not look like {which} rows of their classes"
 
     def _harmed(self, found: PhaseOutcome) -> bool:
-        kept = [one["accuracy_kept"] for one in found.figures.values() if "accuracy_kept" in one]
-        return self.scales.guard and kept == [0.0]
+        return self.scales.guard and _bit(found, "accuracy_kept") is False
 
     def _pushing(self, pace: Pace) -> Phase:
         """Return the rounds that push L_u up to the ceiling."""
@@ -236,7 +236,7 @@ class _Rule:
             falling=scales.decay and recovering,
             rho=settings.rho,
             audit=settings.audit,
-            projected=scales.projected,
+            allowance=scales.allowance or 0.0,
         )
 
     def _phase(self, name: str, first: int, rounds: int, forget: int, remaining: int, update: Update) -> Phase:
@@ -258,7 +258,9 @@ class _Rule:
         """Return a comparison of D_u with held-out rows; the same rows every time, so that only the model differs."""
         task, looks = self.problem.task, self.looks
         held_out = Samples.VALIDATION if task.validation else Samples.TEST
-        rule = Compare(ceiling=self._ceiling, errors=ERRORS, loss_of_accuracy=LOSS_OF_ACCURACY)
+        rule = Compare(
+            ceiling=self._ceiling, errors=ERRORS, loss_of_accuracy=LOSS_OF_ACCURACY, carried=self.scales.carried
+        )
         return Phase(
             name=COMPARISON,
             round=number,
@@ -283,6 +285,12 @@ class _Rule:
         largest = math.log(self.problem.task.classes)
         weight = self.problem.settings.omega if self.problem.settings.goal == "uncertain" else 1.0
         return (self.scales.ceiling or 1.0) * weight * largest
+
+
+def _bit(found: PhaseOutcome, name: str) -> bool | None:
+    """Return what the active party has told of a comparison, if it has."""
+    told = [one[name] for one in found.figures.values() if name in one]
+    return bool(told[0]) if told else None
 
 
 def _retreat() -> Update:

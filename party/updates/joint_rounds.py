@@ -19,6 +19,7 @@ from protos.fedora.v1.phase_pb2 import Update
 
 BETA = 0.8  # what Adam's means keep from one round to the next: short memories, as a run has some tens of rounds
 WARM_UP = 5  # rounds: Adam's first steps are as long in values whose gradient is noise as in all others
+CARRIED_ALLOWANCE = 1.0  # of λ: how far L_r may rise where the labels of D_u hang on one party's columns alone
 LEAST = 1e-12  # in the place of Adam's ε, so that the scale of the loss has no part in a step
 
 
@@ -49,8 +50,19 @@ class JointRounds(Rule):
     @property
     def ceiling(self) -> float:
         """λ: the phase's, or the mean loss of rows never seen where the first comparison found that to be more."""
-        found: float = self.memory.of("compare").get("mean_loss", 0.0)
+        found: float = self._compared.get("mean_loss", 0.0)
         return max(self.settings.ceiling, found)
+
+    @property
+    def carrier(self) -> int | None:
+        """The place of the party whose columns alone the labels of D_u hang on, if there is one."""
+        found: int | None = self._compared.get("carrier")
+        return found
+
+    @property
+    def _compared(self) -> dict[str, Any]:
+        """What the first comparison has left."""
+        return self.memory.of("compare")
 
     @property
     def most(self) -> float:
@@ -70,13 +82,20 @@ class JointRounds(Rule):
         Ω: float = self.kept.get("omega", 0.0)  # noqa: N806 (the paper's letter)
         return min(self.settings.omega_max, max(0.0, Ω + self.settings.sigma / λ * (λ - loss)))
 
+    def yielding(self, omega: float, rest: float) -> float:
+        """Ω·(1 − (L_r − L_r⁰)/allowance): the push yields as L_r rises above that of the first round."""
+        first: float = self.kept.setdefault("rest", rest)
+        # What one party's columns alone have taught comes apart from all else: D_r gets back what it loses on the way.
+        share = max(self.settings.allowance, CARRIED_ALLOWANCE) if self.carrier is not None else self.settings.allowance
+        return omega * min(1.0, max(0.0, 1 - (rest - first) / (share * self.ceiling)))
+
     def descend(self, g: Sequence[Tensor], gradients: Sequence[Tensor], omega: float) -> None:
         """Take one step down ∂L_r/∂θ less the push of g = ∂L_u/∂θ.
 
         Args:
             g: Of L_u; empty in a phase without rows of D_u.
             gradients: Of L_r.
-            omega: What the active party has found: Ω, or whether there is a push.
+            omega: What the active party has found: Ω, or how much of a push there is.
         """
         settings, self._round = self.settings, self._round + 1
         total = list(gradients)
@@ -91,16 +110,16 @@ class JointRounds(Rule):
         self._step(total)
 
     def _pushes(self, g: Sequence[Tensor], gradients: Sequence[Tensor], omega: float) -> list[Tensor]:
-        """Ω·g, tensor by tensor as if g were as long as ∂L_r/∂θ, without what would raise L_r."""
+        """Ω·g, tensor by tensor as if g were as long as ∂L_r/∂θ."""
         weights: list[Any] = [omega] * len(g) if self.scalar else self._ascend_values(g)
-        self._remember(
-            omega if self.scalar else weights, [one * weight for one, weight in zip(g, weights, strict=True)], g
-        )
+        of_g = [one * weight for one, weight in zip(g, weights, strict=True)]
+        self._remember(omega if self.scalar else weights, of_g, g)
+        if not self.scalar:
+            of_g = [one * omega for one in of_g]
         pushes = []
-        for one, gradient, weight in zip(g, gradients, weights, strict=True):
+        for one, gradient, push in zip(g, gradients, of_g, strict=True):
             long, other = float(one.norm()), float(gradient.norm())
-            kept = without_harm(one, gradient) if self.settings.projected else one
-            pushes.append(weight * kept * (other / long) if long else torch.zeros_like(one))
+            pushes.append(push * (other / long) if long else torch.zeros_like(one))
         return pushes
 
     def _ascend_values(self, g: Sequence[Tensor]) -> list[Tensor]:
@@ -162,12 +181,6 @@ class JointRounds(Rule):
         """Return what a signed statement says of Ω."""
         dual = Dual.last(self.memory)
         return stated(dual) if dual else None
-
-
-def without_harm(g: Tensor, gradient: Tensor) -> Tensor:
-    """Return g without its component along ∂L_r/∂θ, if a step along g would raise L_r."""
-    along, squared = float((g * gradient).sum()), float(gradient.square().sum())
-    return g - (along / squared) * gradient if along > 0 and squared else g
 
 
 def in_own_units(value: Tensor) -> Tensor:

@@ -158,7 +158,7 @@ class PrimalDescent(_message.Message):
     def __init__(self, tau: _Optional[float] = ..., rho: _Optional[float] = ..., push: _Optional[_Union[PrimalDescent.Push, str]] = ...) -> None: ...
 
 class JointRounds(_message.Message):
-    __slots__ = ("form", "sigma", "ceiling", "omega_max", "gamma", "step", "falling", "rho", "audit", "projected")
+    __slots__ = ("form", "sigma", "ceiling", "omega_max", "gamma", "step", "falling", "rho", "audit", "allowance")
     FORM_FIELD_NUMBER: _ClassVar[int]
     SIGMA_FIELD_NUMBER: _ClassVar[int]
     CEILING_FIELD_NUMBER: _ClassVar[int]
@@ -168,7 +168,7 @@ class JointRounds(_message.Message):
     FALLING_FIELD_NUMBER: _ClassVar[int]
     RHO_FIELD_NUMBER: _ClassVar[int]
     AUDIT_FIELD_NUMBER: _ClassVar[int]
-    PROJECTED_FIELD_NUMBER: _ClassVar[int]
+    ALLOWANCE_FIELD_NUMBER: _ClassVar[int]
     form: DualAscent.Form
     sigma: float
     ceiling: float
@@ -178,8 +178,8 @@ class JointRounds(_message.Message):
     falling: bool
     rho: float
     audit: bool
-    projected: bool
-    def __init__(self, form: _Optional[_Union[DualAscent.Form, str]] = ..., sigma: _Optional[float] = ..., ceiling: _Optional[float] = ..., omega_max: _Optional[float] = ..., gamma: _Optional[float] = ..., step: _Optional[float] = ..., falling: _Optional[bool] = ..., rho: _Optional[float] = ..., audit: _Optional[bool] = ..., projected: _Optional[bool] = ...) -> None: ...
+    allowance: float
+    def __init__(self, form: _Optional[_Union[DualAscent.Form, str]] = ..., sigma: _Optional[float] = ..., ceiling: _Optional[float] = ..., omega_max: _Optional[float] = ..., gamma: _Optional[float] = ..., step: _Optional[float] = ..., falling: _Optional[bool] = ..., rho: _Optional[float] = ..., audit: _Optional[bool] = ..., allowance: _Optional[float] = ...) -> None: ...
 
 class Retreat(_message.Message):
     __slots__ = ("share",)
@@ -188,14 +188,16 @@ class Retreat(_message.Message):
     def __init__(self, share: _Optional[float] = ...) -> None: ...
 
 class Compare(_message.Message):
-    __slots__ = ("ceiling", "errors", "loss_of_accuracy")
+    __slots__ = ("ceiling", "errors", "loss_of_accuracy", "carried")
     CEILING_FIELD_NUMBER: _ClassVar[int]
     ERRORS_FIELD_NUMBER: _ClassVar[int]
     LOSS_OF_ACCURACY_FIELD_NUMBER: _ClassVar[int]
+    CARRIED_FIELD_NUMBER: _ClassVar[int]
     ceiling: float
     errors: float
     loss_of_accuracy: float
-    def __init__(self, ceiling: _Optional[float] = ..., errors: _Optional[float] = ..., loss_of_accuracy: _Optional[float] = ...) -> None: ...
+    carried: float
+    def __init__(self, ceiling: _Optional[float] = ..., errors: _Optional[float] = ..., loss_of_accuracy: _Optional[float] = ..., carried: _Optional[float] = ...) -> None: ...
 
 class Residual(_message.Message):
     __slots__ = ("rho",)
