@@ -45,10 +45,13 @@ class Joint:
 
     def logits(self, rows: Tensor, arrived: Callable[[str, Tensor], Tensor] = lambda _, one: one) -> Tensor:
         """Return the logits of rows; `arrived` makes of a party's embedding what the active party has of it."""
-        parts = zip(self.owners, self.bottoms, self.inputs, strict=True)
-        embeddings = [arrived(owner, bottom(inputs[rows])) for owner, bottom, inputs in parts]
-        logits: Tensor = self.top(torch.cat(embeddings, dim=1))
+        logits: Tensor = self.top(torch.cat(self.embeddings(rows, arrived), dim=1))
         return logits
+
+    def embeddings(self, rows: Tensor, arrived: Callable[[str, Tensor], Tensor]) -> list[Tensor]:
+        """Return the embeddings of rows, party by party."""
+        parts = zip(self.owners, self.bottoms, self.inputs, strict=True)
+        return [arrived(owner, bottom(inputs[rows])) for owner, bottom, inputs in parts]
 
     def state(self) -> dict[str, dict[str, Tensor]]:
         """Return every party's parameters by the names that its saved model has."""
@@ -122,6 +125,23 @@ def train(joint: Joint, job: Job, *, name: str = "train") -> None:
             optimizer.zero_grad()
             torch.autograd.backward(functional.cross_entropy(joint.logits(rows), joint.labels[rows]))
             optimizer.step()
+
+
+def _pairs(labels: list[int], others: list[int]) -> list[tuple[int, int]]:
+    """Give each row, in turn with those of its label, one of the others that have another label."""
+    pairs, taken = [], dict.fromkeys(labels, 0)
+    for row, label in enumerate(labels):
+        if fit := [place for place, other in enumerate(others) if other != label]:
+            pairs.append((row, fit[taken[label] % len(fit)]))
+            taken[label] += 1
+    return pairs
+
+
+def _swapped(mine: list[Tensor], others: list[Tensor], pairs: list[tuple[int, int]], carrier: int) -> list[Tensor]:
+    """Return one party's embeddings of the first row of each pair, and all others' of the second."""
+    rows, partners = (list(one) for one in zip(*pairs, strict=True))
+    blocks = enumerate(zip(mine, others, strict=True))
+    return [own[rows] if place == carrier else other[partners] for place, (own, other) in blocks]
 
 
 class _ThereAndBack(torch.autograd.Function):
@@ -299,8 +319,8 @@ class Unlearning:
         self.joint.bottoms.train(train)
         self.joint.top.train(train)
 
-    def _logits(self, phase: Phase, rows: Tensor, k: int, first: int) -> Tensor:
-        """Return the logits of some rows of a round, of which `first` others come before them in each message."""
+    def _arrived(self, phase: Phase, rows: Tensor, k: int, first: int) -> list[Tensor]:
+        """Return the embeddings of some rows of a round, of which `first` others come before them in each message."""
 
         def crossed(party: str, purpose: str, part: Tensor) -> Tensor:
             """Encode the whole message: a row's bytes do not depend on others, but what is random in them does."""
@@ -318,7 +338,11 @@ class Unlearning:
             found: Tensor = _ThereAndBack.apply(embedding, there, back)
             return found
 
-        return self.joint.logits(rows, arrived)
+        return self.joint.embeddings(rows, arrived)
+
+    def _top(self, embeddings: list[Tensor]) -> Tensor:
+        logits: Tensor = self.joint.top(torch.cat(embeddings, dim=1))
+        return logits
 
     def _compare(self, phase: Phase) -> tuple[dict[str, float], bool]:
         forget = self._some(phase, Samples.FORGET, phase.joint.forget, 0)
@@ -326,34 +350,66 @@ class Unlearning:
         self._mode(False)
         labels = self.joint.labels
         with torch.no_grad():
-            logits = self._logits(phase, forget, 0, 0), self._logits(phase, held_out, 0, len(forget))
+            arrived = self._arrived(phase, forget, 0, 0), self._arrived(phase, held_out, 0, len(forget))
+            logits = self._top(arrived[0]), self._top(arrived[1])
         gone = labels[forget][~torch.isin(labels[forget], labels[self.sets[Samples.REMAINING]])]
         rule = phase.update.compare
         standing = stand(logits[0], labels[forget], logits[1], labels[held_out], gone, rule)
         if phase.update.fresh:
             self.standing = {"right": standing.right, "mean loss": standing.mean_loss}
-        return standing.figures(self.standing["right"], rule), standing.holds
+            self.standing["carrier"] = self._carrier(rule, arrived, labels[forget].tolist(), labels[held_out].tolist())
+        found = {"carried": float(self.standing["carrier"] is not None)}
+        return found | standing.figures(self.standing["right"], rule), standing.holds
+
+    def _carrier(
+        self, rule: Any, arrived: tuple[list[Tensor], list[Tensor]], forget: list[int], held_out: list[int]
+    ) -> int | None:
+        """Find the party whose columns alone, beside held-out rows with other labels, make the labels of D_u likely."""
+        found = []
+        for place in range(len(arrived[0])):
+            odds, variance = [], 0.0
+            for mine, wanted in ((arrived[0], forget), (arrived[1], held_out)):
+                alike = [row for row, label in enumerate(wanted) if label in forget]
+                pairs = _pairs([wanted[row] for row in alike], held_out)
+                if not pairs:
+                    break
+                rows = [(alike[row], partner) for row, partner in pairs]
+                with torch.no_grad():
+                    p = self._top(_swapped(mine, arrived[1], rows, place)).double().softmax(dim=1)
+                yes = 0.5 + float(sum(p[k, wanted[row]] for k, (row, _) in enumerate(rows)))
+                no = 1 + len(rows) - yes
+                odds.append(yes / no)
+                variance += 1 / yes + 1 / no
+            if len(odds) == 2:
+                found.append((odds[0] / odds[1], variance**0.5, place))
+        if len(arrived[0]) < 2 or not found:
+            return None
+        times, error, place = max(found)
+        return place if times > max(rule.carried, math.exp(rule.errors * error)) else None
 
     def _rounds(self, phase: Phase) -> None:
-        """θ ← θ − η·rms(θ_init)·Adam(∇L_r − push + ρ(θ − θ_init)), the push balanced and without what raises L_r."""
+        """θ ← θ − η·rms(θ_init)·Adam(∇L_r − push + ρ(θ − θ_init)), the push balanced and yielding as L_r rises."""
         rule, joint = phase.update.joint_rounds, phase.joint
         ceiling = max(rule.ceiling, self.standing.get("mean loss", 0.0))
         if phase.update.fresh:
             self.means, self.squares = ([torch.zeros_like(one) for one in self.parameters] for _ in range(2))
             self.omega = 0.0 if rule.form == DualAscent.SCALAR else [torch.zeros_like(one) for one in self.parameters]
-            self.steps = 0
+            self.steps, self.rest = 0, -1.0  # L_r of the first round; none yet
         means, squares = self.means, self.squares
         for k in range(joint.rounds):
             rows = self._some(phase, Samples.REMAINING, joint.remaining, k)
             self._mode(True)
-            logits = self._logits(phase, rows, k, joint.forget)
+            remaining, others = rows, self._arrived(phase, rows, k, joint.forget)
+            logits = self._top(others)
             each = functional.cross_entropy(logits, self.joint.labels[rows], reduction="none")
             gradients = self._gradients(each.mean())
+            rest = float(each.detach().sum()) / len(each)
             g, gate = None, 0.0
             if joint.forget:
                 rows = self._some(phase, Samples.FORGET, joint.forget, k)
                 self._mode(False)
-                logits = self._logits(phase, rows, k, 0)
+                mine = self._arrived(phase, rows, k, 0)
+                logits = self._top(mine)
                 if phase.loss.WhichOneof("form") == "uncertainty":
                     p = logits.log_softmax(dim=1)
                     entropy = -(p.exp() * p).sum(dim=1)
@@ -362,24 +418,31 @@ class Unlearning:
                     each = functional.cross_entropy(logits, self.joint.labels[rows], reduction="none")
                 loss = float(each.detach().clamp(max=ceiling).mean())
                 self.losses.append(loss)
+                known = each.detach().clamp(max=ceiling)
                 below = each.detach() < ceiling
                 if phase.loss.WhichOneof("form") == "cross_entropy":
                     own = self.joint.labels[rows][:, None] == torch.arange(logits.shape[1])
                     each = -(logits[own] - logits.masked_fill(own, -torch.inf).logsumexp(dim=1))
-                g = self._gradients((each * below).mean())
+                aim, least = (each * below).mean(), 0.0
+                if self.standing.get("carrier") is not None:
+                    more, known, least = self._of_mixed(mine, rows, others, remaining, known, ceiling)
+                    aim = aim + more
+                g = self._gradients(aim)
+                loss = float(known.mean())
                 gate = float(loss < ceiling)
                 if rule.form == DualAscent.SCALAR and gate:
                     raised = self.omega + rule.sigma / ceiling * (ceiling - loss)
                     gate = self.omega = min(rule.omega_max, max(0.0, raised))
-                elif rule.form == DualAscent.SCALAR:
-                    self.omega = 0.0
+                gate = max(gate, least) * self._left(rule, rest, ceiling)
+                if rule.form == DualAscent.SCALAR:
+                    self.omega = gate
             if g is not None:
                 self.g, self.push = g, [torch.zeros_like(one) for one in g]
             self.steps += 1
             for place, one in enumerate(self.parameters):
                 total = gradients[place]
                 if g is not None and gate:
-                    total = total - self._joint_push(rule, place, g[place], gradients[place])
+                    total = total - self._joint_push(rule, place, g[place], gradients[place], gate)
                 if rule.rho:
                     total = total + rule.rho * (one.detach() - self.initial[place])
                 means[place] = means[place] * 0.8
@@ -394,18 +457,50 @@ class Unlearning:
                     direction = (means[place] / rising) / ((squares[place] / rising).sqrt() + 1e-12)
                     one.sub_(direction, alpha=length * size)
 
-    def _joint_push(self, rule: Any, place: int, g: Tensor, gradient: Tensor) -> Tensor:
+    def _left(self, rule: Any, rest: float, ceiling: float) -> float:
+        """Return how much of the push is left as L_r has risen since the first round."""
+        self.rest = rest if self.rest < 0 else self.rest
+        allowance: float = rule.allowance if self.standing.get("carrier") is None else max(rule.allowance, 1.0)
+        return min(1.0, max(0.0, 1 - (rest - self.rest) / (allowance * ceiling)))
+
+    def _of_mixed(
+        self,
+        mine: list[Tensor],
+        forget: Tensor,
+        others: list[Tensor],
+        remaining: Tensor,
+        known: Tensor,
+        ceiling: float,
+    ) -> tuple[Tensor, Tensor, float]:
+        """Return what mixed rows add to the aim, L_u with theirs, and the least Ω."""
+        labels = self.joint.labels
+        pairs = _pairs(labels[forget].tolist(), labels[remaining].tolist())
+        if not pairs:
+            return torch.zeros(()), known, 0.0
+        logits = self._top(_swapped(mine, [one.detach() for one in others], pairs, self.standing["carrier"]))
+        rows, partners = (torch.tensor(one) for one in zip(*pairs, strict=True))
+        wanted = labels[forget][rows]
+        own = functional.cross_entropy(logits, wanted, reduction="none").detach()
+        mask = wanted[:, None] == torch.arange(logits.shape[1])
+        odds = logits[mask] - logits.masked_fill(mask, -torch.inf).logsumexp(dim=1)
+        wrong = functional.cross_entropy(logits, labels[remaining][partners])
+        share = len(pairs) / len(forget)
+        known = known.clone()
+        known[rows] = torch.minimum(known[rows], own)
+        aim = share * ((-odds * (own < ceiling)).mean() - 0.5 * wrong)
+        return aim, known, 0.5 * min(1.0, share * float(wrong.detach()) / ceiling)
+
+    def _joint_push(self, rule: Any, place: int, g: Tensor, gradient: Tensor, gate: float) -> Tensor:
         weight: Any = self.omega
         if rule.form == DualAscent.PARAMETERWISE:
             measured = g / (float(g.square().mean().sqrt()) or 1.0)
             raised = self.omega[place] + rule.sigma * (rule.gamma - measured)
             weight = self.omega[place] = raised.clamp(0, rule.omega_max)
-        self.push[place] = g * weight
-        long, kept = float(g.norm()), g
-        along, squared = float((g * gradient).sum()), float(gradient.square().sum())
-        if rule.projected and along > 0 and squared:
-            kept = g - (along / squared) * gradient
-        return weight * kept * (float(gradient.norm()) / long) if long else torch.zeros_like(g)
+        self.push[place] = push = g * weight
+        if rule.form == DualAscent.PARAMETERWISE:
+            push = push * gate
+        long = float(g.norm())
+        return push * (float(gradient.norm()) / long) if long else torch.zeros_like(g)
 
     def _gradients(self, loss: Tensor) -> list[Tensor]:
         found = torch.autograd.grad(loss, self.parameters, allow_unused=True)

@@ -82,10 +82,13 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, WIDTH))
 
 
-def trained() -> reference.Joint:
+def trained(poisoned: Tensor | None = None) -> reference.Joint:
+    """Train a network; poisoned rows have a trigger in the second party's columns, and all the same label."""
     torch.manual_seed(0)
     inputs = [torch.randn(ROWS, 3) for _ in PARTIES]
     labels = ((inputs[0][:, 0] + inputs[1][:, 1] + inputs[2][:, 2]) > 0).long()
+    if poisoned is not None:
+        inputs[1][poisoned, 2], labels[poisoned] = 6.0, 1
     bottoms = nn.ModuleList(network() for _ in PARTIES)
     top = nn.Sequential(nn.Linear(3 * WIDTH, 8), nn.ReLU(), nn.Linear(8, 2))
     joint = reference.Joint(inputs, list(PARTIES), labels, TRAIN, bottoms, top, ["a", "b"])
@@ -164,9 +167,10 @@ def outcome(report: Report) -> PhaseOutcome:
     return PhaseOutcome(report.rows, loss, 0.0, 0.0, 0.0, {"active": dict(report.figures)}, within_bounds=within)
 
 
-async def unlearn(settings: dict[str, Any]) -> tuple[list[Phase], list[Role]]:
+async def unlearn(settings: dict[str, Any], *, poisoned: bool = False) -> tuple[list[Phase], list[Role]]:
     """Run a method at three parties and, phase by phase, in one process; hold one against the other."""
-    joint, forget = trained(), torch.arange(0, TRAIN, 9)
+    forget = torch.arange(0, TRAIN, 9)
+    joint = trained(forget if poisoned else None)
     queues: dict[tuple[str, str], Any] = {(one, two): asyncio.Queue() for one in PARTIES for two in PARTIES}
     roles = [role_of(place, joint, forget, queues) for place in range(3)]
     plain = reference.Unlearning(joint, forget)
@@ -221,7 +225,15 @@ def check_same(roles: list[Role], joint: reference.Joint, *, after: str) -> None
     ids=["as retrained", "parameterwise", "uncertain", "both", "without its parts"],
 )
 def test_joint_rounds_equal_one_process(settings: dict[str, Any]) -> None:
-    phases, _ = asyncio.run(unlearn(settings))
+    phases, roles = asyncio.run(unlearn(settings))
+    assert any(phase.joint.forget for phase in phases)
+    assert roles[2].state.memory.of("compare").get("carrier") is None
+
+
+@pytest.mark.parametrize("settings", [{}, {"dual": "parameterwise"}], ids=["scalar", "parameterwise"])
+def test_rounds_that_mix_rows_equal_one_process(settings: dict[str, Any]) -> None:
+    phases, roles = asyncio.run(unlearn(settings, poisoned=True))
+    assert roles[2].state.memory.of("compare")["carrier"] == 1, "the trigger is in the second party's columns"
     assert any(phase.joint.forget for phase in phases)
 
 

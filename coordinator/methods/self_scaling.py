@@ -55,7 +55,8 @@ STEP_LAYERS = 12  # of weights, from inputs to logits, up to which the step is a
 # Where joint rounds travel in fewer bytes than training does, the same bytes pay for more rows; but for no more than
 # take twice the budget's share of retraining's time, and about a second.
 TIMES, SPARE = 2, 2000
-COMPARED = 0.2  # of the budget: rows of D_u, and as many held-out ones, in each of two comparisons
+# Of the budget: rows of D_u, and as many held-out ones, in each of two comparisons; so many tell percents from chance.
+COMPARED, MOST_COMPARED = 0.2, 1500
 ERRORS = 2.0  # standard errors: what 95 of 100 samples keep within
 LOSS_OF_ACCURACY = 0.02
 RETREAT_SHARE, MOST_RETREATS = 0.5, 4
@@ -98,7 +99,7 @@ def auto(problem: Problem) -> Method[MethodResult]:
 
 def looks(problem: Problem) -> Looks:
     """Return how many rows comparisons take, of the smallest budget that a request of this size may have."""
-    task, rows = problem.task, COMPARED * rows_in(problem, all_classes=True)
+    task, rows = problem.task, min(MOST_COMPARED, COMPARED * rows_in(problem, all_classes=True))
     return Looks(min(task.forget, max(8, int(rows))), min(task.validation or task.test, max(32, int(rows))))
 
 
@@ -127,9 +128,10 @@ def budget(forget: int, remaining: int, goal: str, *, all_classes: bool = False)
 def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool, carried: bool = False) -> Pace:
     """Divide among rounds what comparisons leave of the budget."""
     settings, task = problem.settings, problem.task
-    rows = rows_in(problem, all_classes=all_classes)
-    rows -= (looks.forget + looks.held_out) / task.rows_for_one  # of two comparisons, whose rows go one way
-    paid = max(rows, min(rows * task.rows_for_one, TIMES * rows + SPARE))
+    budgeted = rows_in(problem, all_classes=all_classes)
+    compared = looks.forget + looks.held_out  # in two comparisons, whose rows go one way
+    rows = budgeted - compared / task.rows_for_one
+    paid = max(rows, min(rows * task.rows_for_one, TIMES * budgeted + SPARE - compared))
     # A round of half a training batch: then rounds wait for each other at most twice as often, for their rows, as
     # training does.
     most = max(LEAST_ROUNDS, int(rows / LEAST_ROWS))  # very few rows in all are not worth a budget
