@@ -345,7 +345,7 @@ class Consent:
     def _note_comparison(self, phase: Phase, drawn: Sequence[Tensor]) -> None:
         """Refuse comparisons of too many kinds: a search for the value that decides their bits."""
         compare = phase.update.compare
-        rows = hashlib.sha256(torch.cat(list(drawn)).numpy().tobytes()).digest()
+        rows = hashlib.sha256(torch.cat(list(drawn)).numpy().tobytes() + f"{compare.carried}".encode()).digest()
         self._levels.add((compare.ceiling, compare.errors, compare.loss_of_accuracy, COMPARED, rows))
         if sum(one[3] == COMPARED for one in self._levels) > MOST_LEVELS:
             raise SettingsError(f"policy.smallest_group: at most {MOST_LEVELS} kinds of comparison are made in a job")
