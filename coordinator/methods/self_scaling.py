@@ -35,9 +35,9 @@ CARRIED = "; one party's columns alone made the model sure of their labels, as a
 FEW, LEAST_SHARE, THIN_SHARE, MOST_SHARE, MANY = 50, 0.01, 0.05, 0.08, 0.1
 ALL_CLASSES = 0.9  # of the held-out rows, at least so many are then of the classes that D_u has
 UNCERTAIN_SHARE = 0.16
-# Of the step: few rows need, and few rows of D_r bear, only a small change, unless one party's columns alone carry
-# D_u's labels, as they do a backdoor.
-LEAST_STEP = 0.15
+# Of the step: few rows need, and few rows of D_r bear, only a small change; twice as much if they are of some classes
+# only, as poisoned ones; and all of it if one party's columns alone carry their labels, as they do a backdoor.
+LEAST_STEP, OF_SOME_CLASSES = 0.15, 2.0
 # Retraining to convergence takes at least so many epochs, whatever the model at hand was given.
 LEAST_EPOCHS = 10
 LEAST_ROUNDS = 8
@@ -147,7 +147,8 @@ def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool, c
         passes = scales.passes or (FEW_PASSES if task.forget <= FEW else SAMPLE_PASSES)
         push = min(push, max(2, math.ceil(passes * task.forget / forget)))
     part = (part_of(problem, all_classes=all_classes) - LEAST_SHARE) / (MOST_SHARE - LEAST_SHARE)
-    reach = 1.0 if carried else _between(LEAST_STEP, 1.0, part)
+    reach = _between(LEAST_STEP, 1.0, part) * (1.0 if all_classes else OF_SOME_CLASSES)
+    reach = 1.0 if carried else min(1.0, reach)
     step = scales.step * reach * math.sqrt(min(a_round, MOST_STEP_ROWS) / STEP_ROWS)
     step *= min(1.0, STEP_LAYERS / task.layers)
     return Pace(push, rounds - push, forget, remaining, step)
