@@ -40,7 +40,7 @@ UNCERTAIN_SHARE = 0.16
 LEAST_STEP, OF_SOME_CLASSES = 0.15, 2.0
 # Retraining to convergence takes at least so many epochs, whatever the model at hand was given.
 LEAST_EPOCHS = 10
-LEAST_ROUNDS = 8
+LEAST_ROUNDS, FEW_ROUNDS = 8, 6  # of more, and of few rows, which are to be done in two seconds on a line of 100 ms
 LEAST_ROWS = 24  # of a round: fewer are noise
 # Rounds that push: so many are enough for any model, and the others are for recovery.
 PUSH_ROUNDS, PUSH_SHARE = 20, 0.45
@@ -134,8 +134,9 @@ def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool, c
     paid = max(rows, min(rows * task.rows_for_one, TIMES * budgeted + SPARE - compared))
     # A round of half a training batch: then rounds wait for each other at most twice as often, for their rows, as
     # training does.
-    most = max(LEAST_ROUNDS, int(rows / LEAST_ROWS))  # very few rows in all are not worth a budget
-    rounds = settings.rounds or min(scales.rounds, most, LEAST_ROUNDS + int(max(0.0, 2 * rows) / problem.batch_size))
+    fewest = LEAST_ROUNDS if task.forget > FEW else FEW_ROUNDS
+    most = max(fewest, int(rows / LEAST_ROWS))  # very few rows in all are not worth a budget
+    rounds = settings.rounds or min(scales.rounds, most, fewest + int(max(0.0, 2 * rows) / problem.batch_size))
     a_round = max(LEAST_ROWS, int(paid / rounds))
     push = 0 if "unlearning-loss" in settings.without else _pushes(rounds, scales)
     # A model that follows from the labels of very few rows is one that a careful party says nothing of.
