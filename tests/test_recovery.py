@@ -1,6 +1,7 @@
 """Nothing is lost: whoever is killed, stopped or cut off, and whenever, a job ends bit-equal to an undisturbed one."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -69,7 +70,8 @@ def kill(*members: str) -> Strike:
     def strike(cluster: LocalCluster) -> None:
         for name in members:
             if cluster.processes[name].returncode is None:
-                os.kill(cluster.processes[name].pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it has ended, and nobody has noted that yet
+                    os.kill(cluster.processes[name].pid, signal.SIGKILL)
 
     return strike
 
