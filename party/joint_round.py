@@ -107,6 +107,7 @@ def judge(
                 blocks = _blocks(leaves, own, FORGET, state), _blocks(leaves, own, REMAINING, state)
                 more = _aim_of_mixed(state, blocks, labels, known, rule)
                 aim, known, least = aim + more.aim, more.known, more.omega
+                finite(float(aim.detach()))
             omega = told.omega = rule.yielding(max(least, rule.ascend(float(known.mean()))), rest)
         found[place] = gradients_of([*(party[place] for party in leaves), *rule.parameters], aim)
     answers = [torch.cat([of_part[place] for of_part in found]).cpu() for place in range(len(leaves))]
