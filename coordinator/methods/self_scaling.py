@@ -65,7 +65,7 @@ GOALS = {
     # Recovery follows, which brings back what D_r supports.
     "as-retrained": {"omega_max": 1.0, "ceiling": 1.0, "allowance": 0.4},
     # Nothing brings anything back, and rows that look like all others need a long push.
-    "uncertain": {"push_share": 1.0, "omega_max": 4.0, "ceiling": 0.97, "allowance": 1e6},
+    "uncertain": {"push_share": 1.0, "omega_max": 4.0, "ceiling": 0.97, "allowance": 1.5},
 }
 
 
@@ -193,7 +193,7 @@ class _Rule:
     def _uncertain(self) -> Method[MethodResult]:
         """Push all the way, and look whether the constraint holds."""
         paced = pace(self.problem, self.scales, Looks(0, 0), all_classes=False)
-        rounds = [self._pushing(paced)] * bool(paced.push)
+        rounds = [self._pushing(paced, falling=True)] * bool(paced.push)
         end = look(COMPARISON, 1, over=FORGET, batch_size=self.problem.settings.micro_batch, loss=self._loss)
         found = yield [*rounds, end]
         held = None if "loss" in found.left_out else found.loss >= self.problem.level
@@ -217,17 +217,17 @@ class _Rule:
     def _harmed(self, found: PhaseOutcome) -> bool:
         return self.scales.guard and _bit(found, "accuracy_kept") is False
 
-    def _pushing(self, pace: Pace) -> Phase:
+    def _pushing(self, pace: Pace, *, falling: bool = False) -> Phase:
         """Return the rounds that push L_u up to the ceiling."""
-        rule = self._rule(pace)
+        rule = self._rule(pace, falling=falling)
         return self._phase(UNLEARNING, 1, pace.push, pace.forget, pace.remaining, Update(joint_rounds=rule, fresh=True))
 
     def _recovering(self, pace: Pace) -> Phase:
         """Return the rounds on D_r alone."""
-        update = Update(joint_rounds=self._rule(pace, recovering=True), fresh=not pace.push)
+        update = Update(joint_rounds=self._rule(pace, falling=True), fresh=not pace.push)
         return self._phase(RECOVERY, 1, pace.recovery, 0, pace.forget + pace.remaining, update)
 
-    def _rule(self, pace: Pace, *, recovering: bool = False) -> JointRounds:
+    def _rule(self, pace: Pace, *, falling: bool) -> JointRounds:
         """Return what the rounds of a phase do."""
         settings, scales = self.problem.settings, self.scales
         return JointRounds(
@@ -237,7 +237,7 @@ class _Rule:
             omega_max=scales.omega_max or 0.0,
             gamma=settings.gamma if settings.gamma and settings.dual != "scalar" else 1.0,
             step=pace.step,
-            falling=scales.decay and recovering,
+            falling=scales.decay and falling,
             rho=settings.rho,
             audit=settings.audit,
             allowance=scales.allowance or 0.0,
