@@ -13,7 +13,7 @@ CROSS_ENTROPY = Loss(cross_entropy=CrossEntropy())
 OBSERVE = Update(observe=Observe())
 RECORD = Update(observe=Observe(record=True))
 # Update rules that need no gradient: in their phases none is sent back.
-FORWARD_ONLY = {"observe", "shift", "retreat", "compare"}
+FORWARD_ONLY = {"observe", "shift", "retreat", "compare", "soften"}
 
 
 def share(samples: Samples, part: float) -> Samples:

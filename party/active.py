@@ -93,6 +93,7 @@ class Active(Role):
                     torch.autograd.backward(loss, inputs=learning)
                 rule.step()
                 self._step_again(phase, step, rows, sent, rule, report)
+            rule.see(logits)
             report.correct += int((logits.detach().argmax(dim=1) == labels).sum())
             if phase.update.observe.record or phase.update.observe.confidence:
                 kept.append((logits.cpu(), {name: sent[name] for name in phase.update.observe.cache}))

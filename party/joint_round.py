@@ -170,6 +170,12 @@ def compare(
     gone = forget[~torch.isin(forget, state.labels[state.sets.rows[Samples.REMAINING]])]
     found = stand(logits[0], forget, logits[1], held_out, gone, rule)
     first: Tensor = kept.setdefault("right", found.right)
+    if len(first) != len(found.right):
+        raise PartyError(COORDINATOR, "asked for comparisons with different held-out rows")
+    report.figures.update(found.accuracy(first, rule))
+    if phase.loss.WhichOneof("form") != "cross_entropy":  # where D_u is to be unsure, its labels have no part
+        return
+    kept.setdefault("mean_loss", found.mean_loss)
     if "carrier" not in kept:
         kept["carrier"] = carrier(
             lambda mix: state.networks["top"](torch.cat(list(mix), dim=1)).cpu(),
@@ -178,11 +184,8 @@ def compare(
             least=rule.carried,
             errors=rule.errors,
         )
+    report.figures.update(found.levels())
     report.figures["carried"] = float(kept["carrier"] is not None)
-    if len(first) != len(found.right):
-        raise PartyError(COORDINATOR, "asked for comparisons with different held-out rows")
-    kept.setdefault("mean_loss", found.mean_loss)
-    report.figures.update(found.figures(first, rule))
     report.within_bounds = found.holds
 
 

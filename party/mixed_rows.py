@@ -14,14 +14,21 @@ from torch import Tensor
 
 Top = Callable[[Sequence[Tensor]], Tensor]
 
+TURNS = 16  # partners of a row, over which chance in the choice of one is gone
+FEWEST = 4  # rows of which anything can be said
 
-def partners(labels: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-    """Return which rows have a partner, and which one: in turn, the others whose label is another one."""
+
+def partners(labels: Tensor, others: Tensor, *, turn: int = 0) -> tuple[Tensor, Tensor]:
+    """Return which rows have a partner, and which one: in turn, the others whose label is another one.
+
+    In each of `TURNS` turns rows have other partners, if there are as many.
+    """
     places = torch.full_like(labels, -1)
     for label in torch.unique(labels):
         mine, fit = (labels == label).nonzero()[:, 0], (others != label).nonzero()[:, 0]
         if len(fit):
-            places[mine] = fit[torch.arange(len(mine), device=fit.device) % len(fit)]
+            first = turn * len(fit) // TURNS
+            places[mine] = fit[(first + torch.arange(len(mine), device=fit.device)) % len(fit)]
     chosen = (places >= 0).nonzero()[:, 0]
     return chosen, places[chosen]
 
@@ -65,27 +72,39 @@ def carrier(
         forget: Embeddings and labels of rows of D_u.
         held_out: Those of rows never seen; what is usual, and the partners, are theirs.
         least: How many times the usual their odds must be by its columns alone.
-        errors: By how many standard errors they must be more than usual, too.
+        errors: By how many standard errors their mean probability must be more than usual, too; rows differ by as much
+            as the usual ones do.
     """
     mine, others = _Rows(*forget), _Rows(*held_out)
     usual = others.of(mine.labels)
-    found: list[tuple[float, float, int]] = []
+    if len(mine.blocks) < 2 or len(mine.labels) < FEWEST or len(usual.labels) < FEWEST:
+        return None
+    found: list[tuple[float, int, bool]] = []
     for place in range(len(mine.blocks)):
-        ours, theirs = (_log_odds(top, rows, others, place) for rows in (mine, usual))
-        if ours and theirs:
-            found.append((ours[0] - theirs[0], math.hypot(ours[1], theirs[1]), place))
-    if len(mine.blocks) < 2 or not found:
-        return None
-    difference, error, place = max(found)
-    return place if difference > max(math.log(least), errors * error) else None
+        ours, theirs = (_by_columns(top, rows, others, place) for rows in (mine, usual))
+        if len(ours) and len(theirs):
+            error = float(theirs.std()) * math.sqrt(1 / len(ours) + 1 / len(theirs))
+            sure = float(ours.mean() - theirs.mean()) > errors * error
+            found.append((_log_odds(ours) - _log_odds(theirs), place, sure))
+    difference, place, sure = max(found, default=(0.0, 0, False))
+    return place if sure and difference > math.log(least) else None
 
 
-def _log_odds(top: Top, rows: _Rows, others: _Rows, place: int) -> tuple[float, float] | None:
-    """Return the log-odds of labels by one party's columns alone, and their standard error; None without mixed rows."""
-    chosen, partner = partners(rows.labels, others.labels)
-    if not len(chosen):
-        return None
-    p = top(mixed(rows.blocks, others.blocks, (chosen, partner), place)).double().softmax(dim=1)
-    expected = float(p.gather(1, rows.labels[chosen, None]).sum())
-    yes, no = expected + 0.5, len(chosen) - expected + 0.5  # half a row more of each, so that none is certain
-    return math.log(yes / no), math.sqrt(1 / yes + 1 / no)
+def _by_columns(top: Top, rows: _Rows, others: _Rows, place: int) -> Tensor:
+    """Return how likely rows' labels are by one party's columns alone: means over partners; nothing without any."""
+    found = []
+    for turn in range(TURNS):
+        chosen, partner = partners(rows.labels, others.labels, turn=turn)
+        if len(chosen):
+            p = top(mixed(rows.blocks, others.blocks, (chosen, partner), place)).double().softmax(dim=1)
+            found.append(p.gather(1, rows.labels[chosen, None])[:, 0])
+    return torch.stack(found).mean(dim=0) if found else torch.zeros(0)
+
+
+def _log_odds(likely: Tensor) -> float:
+    """Return the log-odds of a mean of probabilities."""
+    yes, no = (
+        float(likely.sum()) + 0.5,
+        len(likely) - float(likely.sum()) + 0.5,
+    )  # half a row more of each: none is certain
+    return math.log(yes / no)

@@ -78,6 +78,8 @@ def _of_update(update: Update) -> Numbers:
             yield from _of_joint_rounds(update.joint_rounds)
         case "retreat":
             yield "share", update.retreat.share, 0, 1
+        case "soften":
+            yield "level", update.soften.level, -LARGEST, LARGEST
         case "compare":
             yield "ceiling", update.compare.ceiling, 0, LARGEST
             yield "errors", update.compare.errors, 0, LARGEST

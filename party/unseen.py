@@ -35,12 +35,14 @@ class Standing:
         lost, won = int((first & ~self.right).sum()), int((~first & self.right).sum())
         return lost - won <= compare.loss_of_accuracy * len(first) + compare.errors * math.sqrt(lost + won)
 
-    def figures(self, first: Tensor, compare: Compare) -> dict[str, float]:
-        """Return what is told of it."""
+    def levels(self) -> dict[str, float]:
+        """Return what is told of D_u."""
         known = {} if self.unseen_level is None else {"unseen_level": self.unseen_level, "tolerance": self.tolerance}
+        return {"forgotten_level": self.forgotten_level, **known}
+
+    def accuracy(self, first: Tensor, compare: Compare) -> dict[str, float]:
+        """Return what is told of held-out rows alone."""
         return {
-            "forgotten_level": self.forgotten_level,
-            **known,
             "unseen_rows": float(self.unseen_rows),
             "held_out_accuracy": float(self.right.double().mean()) if len(self.right) else 0.0,
             "accuracy_kept": float(self.keeps(first, compare)),

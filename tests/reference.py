@@ -127,12 +127,12 @@ def train(joint: Joint, job: Job, *, name: str = "train") -> None:
             optimizer.step()
 
 
-def _pairs(labels: list[int], others: list[int]) -> list[tuple[int, int]]:
-    """Give each row, in turn with those of its label, one of the others that have another label."""
+def _pairs(labels: list[int], others: list[int], turn: int = 0) -> list[tuple[int, int]]:
+    """Give each row, in turn with those of its label, one of the others that have another label; 16 times another."""
     pairs, taken = [], dict.fromkeys(labels, 0)
     for row, label in enumerate(labels):
         if fit := [place for place, other in enumerate(others) if other != label]:
-            pairs.append((row, fit[taken[label] % len(fit)]))
+            pairs.append((row, fit[(turn * len(fit) // 16 + taken[label]) % len(fit)]))
             taken[label] += 1
     return pairs
 
@@ -216,6 +216,8 @@ class Unlearning:
         batches = self._draw(phase)
         if phase.update.HasField("observe"):
             return self._observe(phase, torch.cat(batches))
+        if phase.update.HasField("soften"):
+            return self._soften(phase, batches)
         self.joint.bottoms.train(phase.train_mode)
         self.joint.top.train(phase.train_mode)
         run = self._ascend if phase.update.HasField("dual_ascent") else self._descend
@@ -292,6 +294,28 @@ class Unlearning:
         each = phase.loss.uncertainty.omega * (2 * entropy - torch.log(torch.tensor(float(p.shape[1]))))
         return PhaseOutcome(len(rows), float(each.mean()), 0.0, 0.0, 0.0)
 
+    def _soften(self, phase: Phase, batches: list[Tensor]) -> PhaseOutcome:
+        """Scale the last layer until 2·H(P) − log C is at a level, by a search from both sides."""
+        self._mode(False)
+        with torch.no_grad():
+            z = torch.cat([self.joint.logits(one) for one in batches]).double()
+
+        def unsure(s: float) -> float:
+            p = torch.softmax(s * z, dim=1)
+            entropy = torch.logsumexp(s * z, dim=1) - (p * s * z).sum(dim=1)
+            return float((2 * entropy).mean()) - math.log(z.shape[1])
+
+        below, s, before = 0.0, 1.0, unsure(1.0)
+        if before < phase.update.soften.level:
+            while s - below > 1e-11:
+                half = (s + below) / 2
+                below, s = (half, s) if unsure(half) >= phase.update.soften.level else (below, half)
+            s = below
+        with torch.no_grad():
+            for one in list(self.joint.top.parameters())[-2:]:
+                one.mul_(s)
+        return PhaseOutcome(len(z), phase.loss.uncertainty.omega * before, 0.0, 0.0, 0.0)
+
     def _run_joint(self, phase: Phase) -> PhaseOutcome:
         """Run joint rounds, a comparison, or a step back."""
         found: dict[str, float] = {}
@@ -344,7 +368,7 @@ class Unlearning:
         logits: Tensor = self.joint.top(torch.cat(embeddings, dim=1))
         return logits
 
-    def _compare(self, phase: Phase) -> tuple[dict[str, float], bool]:
+    def _compare(self, phase: Phase) -> tuple[dict[str, float], bool | None]:
         forget = self._some(phase, Samples.FORGET, phase.joint.forget, 0)
         held_out = self._some(phase, phase.joint.held_out_set, phase.joint.held_out, 0)
         self._mode(False)
@@ -356,36 +380,47 @@ class Unlearning:
         rule = phase.update.compare
         standing = stand(logits[0], labels[forget], logits[1], labels[held_out], gone, rule)
         if phase.update.fresh:
-            self.standing = {"right": standing.right, "mean loss": standing.mean_loss}
+            self.standing = {"right": standing.right}
+        if phase.update.fresh and phase.loss.HasField("cross_entropy"):
+            self.standing["mean loss"] = standing.mean_loss
             self.standing["carrier"] = self._carrier(rule, arrived, labels[forget].tolist(), labels[held_out].tolist())
-        found = {"carried": float(self.standing["carrier"] is not None)}
-        return found | standing.figures(self.standing["right"], rule), standing.holds
+        found = standing.accuracy(self.standing["right"], rule)
+        if not phase.loss.HasField("cross_entropy"):
+            return found, None
+        found["carried"] = float(self.standing["carrier"] is not None)
+        return found | standing.levels(), standing.holds
 
     def _carrier(
         self, rule: Any, arrived: tuple[list[Tensor], list[Tensor]], forget: list[int], held_out: list[int]
     ) -> int | None:
         """Find the party whose columns alone, beside held-out rows with other labels, make the labels of D_u likely."""
         found = []
-        for place in range(len(arrived[0])):
-            odds, variance = [], 0.0
-            for mine, wanted in ((arrived[0], forget), (arrived[1], held_out)):
-                alike = [row for row, label in enumerate(wanted) if label in forget]
-                pairs = _pairs([wanted[row] for row in alike], held_out)
-                if not pairs:
-                    break
-                rows = [(alike[row], partner) for row, partner in pairs]
-                with torch.no_grad():
-                    p = self._top(_swapped(mine, arrived[1], rows, place)).double().softmax(dim=1)
-                yes = 0.5 + float(sum(p[k, wanted[row]] for k, (row, _) in enumerate(rows)))
-                no = 1 + len(rows) - yes
-                odds.append(yes / no)
-                variance += 1 / yes + 1 / no
-            if len(odds) == 2:
-                found.append((odds[0] / odds[1], variance**0.5, place))
-        if len(arrived[0]) < 2 or not found:
+        usual = [row for row, label in enumerate(held_out) if label in forget]
+        if len(arrived[0]) < 2 or len(forget) < 4 or len(usual) < 4:
             return None
-        times, error, place = max(found)
-        return place if times > max(rule.carried, math.exp(rule.errors * error)) else None
+        for place in range(len(arrived[0])):
+            likely = []
+            for mine, rows, labels in ((arrived[0], list(range(len(forget))), forget), (arrived[1], usual, held_out)):
+                p = torch.zeros(len(rows), dtype=torch.float64)
+                for turn in range(16):
+                    pairs = _pairs([labels[row] for row in rows], held_out, turn)
+                    if not pairs:
+                        break
+                    swapped = _swapped(mine, arrived[1], [(rows[k], partner) for k, partner in pairs], place)
+                    with torch.no_grad():
+                        by_class = self._top(swapped).double().softmax(dim=1)
+                    for at, (k, _) in enumerate(pairs):
+                        p[k] += by_class[at, labels[rows[k]]] / 16
+                if pairs:
+                    likely.append(p[[k for k, _ in pairs]])
+            if len(likely) < 2:
+                continue
+            ours, theirs = likely
+            error = float(theirs.std()) * (1 / len(ours) + 1 / len(theirs)) ** 0.5
+            odds = [(0.5 + float(p.sum())) / (0.5 + float((1 - p).sum())) for p in likely]
+            found.append((odds[0] / odds[1], place, float(ours.mean() - theirs.mean()) > rule.errors * error))
+        times, place, sure = max(found, default=(0.0, 0, False))
+        return place if sure and times > rule.carried else None
 
     def _rounds(self, phase: Phase) -> None:
         """θ ← θ − η·rms(θ_init)·Adam(∇L_r − push + ρ(θ − θ_init)), the push balanced and yielding as L_r rises."""

@@ -4,6 +4,7 @@ import asyncio
 import copy
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from coordinator.methods import PhaseOutcome, UnlearningTask, phases_in, self_scaling
+from coordinator.methods import MethodResult, PhaseOutcome, UnlearningTask, phases_in, self_scaling
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.primal_dual import Problem
 from coordinator.train import Train
@@ -167,7 +168,7 @@ def outcome(report: Report) -> PhaseOutcome:
     return PhaseOutcome(report.rows, loss, 0.0, 0.0, 0.0, {"active": dict(report.figures)}, within_bounds=within)
 
 
-async def unlearn(settings: dict[str, Any], *, poisoned: bool = False) -> tuple[list[Phase], list[Role]]:
+async def unlearn(settings: dict[str, Any], *, poisoned: bool = False) -> tuple[list[Phase], list[Role], MethodResult]:
     """Run a method at three parties and, phase by phase, in one process; hold one against the other."""
     forget = torch.arange(0, TRAIN, 9)
     joint = trained(forget if poisoned else None)
@@ -182,23 +183,25 @@ async def unlearn(settings: dict[str, Any], *, poisoned: bool = False) -> tuple[
     step, other = next(here), next(there)
     try:
         while True:
+            found, plain_found = [], []
             for phase, same in zip(phases_in(step), phases_in(other), strict=True):
                 phases.append(phase)
                 phase.number = len(phases)
                 with torch.set_grad_enabled(not phase.forward_only):  # it is the whole process's, and so all parties'
                     reports = await asyncio.gather(*(run_phase(role, phase) for role in roles))
-                plain_outcome = plain._run(same)
+                found.append(outcome(reports[2]))
+                plain_found.append(plain._run(same))
                 check_same(roles, joint, after=phase.name)
-            found = outcome(reports[2])
-            assert found.within_bounds == plain_outcome.within_bounds
+            last, plain_last = (replace(one[-1], earlier=tuple(one[:-1])) for one in (found, plain_found))
+            assert last.within_bounds == plain_last.within_bounds
             try:
-                step = here.send(found)
+                step = here.send(last)
             except StopIteration as stop:
                 with pytest.raises(StopIteration) as ended:
-                    there.send(plain_outcome)
+                    there.send(plain_last)
                 assert ended.value.value == stop.value
-                return phases, roles
-            other = there.send(plain_outcome)
+                return phases, roles, stop.value
+            other = there.send(plain_last)
     finally:
         here.close()
 
@@ -225,20 +228,22 @@ def check_same(roles: list[Role], joint: reference.Joint, *, after: str) -> None
     ids=["as retrained", "parameterwise", "uncertain", "both", "without its parts"],
 )
 def test_joint_rounds_equal_one_process(settings: dict[str, Any]) -> None:
-    phases, roles = asyncio.run(unlearn(settings))
+    phases, roles, result = asyncio.run(unlearn(settings))
     assert any(phase.joint.forget for phase in phases)
     assert roles[2].state.memory.of("compare").get("carrier") is None
+    if settings.get("goal") == "uncertain":
+        assert result.constraint_held and result.stopped.endswith("unsure enough")
 
 
 @pytest.mark.parametrize("settings", [{}, {"dual": "parameterwise"}], ids=["scalar", "parameterwise"])
 def test_rounds_that_mix_rows_equal_one_process(settings: dict[str, Any]) -> None:
-    phases, roles = asyncio.run(unlearn(settings, poisoned=True))
+    phases, roles, _ = asyncio.run(unlearn(settings, poisoned=True))
     assert roles[2].state.memory.of("compare")["carrier"] == 1, "the trigger is in the second party's columns"
     assert any(phase.joint.forget for phase in phases)
 
 
 def test_a_passive_party_waits_once_a_round() -> None:
-    phases, roles = asyncio.run(unlearn({}))
+    phases, roles, _ = asyncio.run(unlearn({}))
     rounds = sum(phase.joint.rounds for phase in phases if phase.update.HasField("joint_rounds"))
     for role in roles[:2]:
         line: Any = role.exchanges[0].link

@@ -353,7 +353,7 @@ def test_observing_changes_nothing_and_asks_for_no_gradients() -> None:
     assert equal(ours, parameters())
     assert memory == RuleMemory()
     without = {name for name, rule in RULES.items() if not rule.needs_gradients}
-    assert without == {"observe", "shift", "retreat", "compare"}
+    assert without == {"observe", "shift", "retreat", "compare", "soften"}
     frozen = {name for name, rule in RULES.items() if rule.parameters_frozen}
     assert frozen == {"observe", "dual_ascent", "residual", "influence", "compare"}
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from party.mixed_rows import carrier, mixed, partners
+from party.mixed_rows import TURNS, carrier, mixed, partners
 from party.updates import RuleMemory, rule_for
 from party.updates.joint_rounds import CARRIED_ALLOWANCE, JointRounds
 from protos.fedora.v1.phase_pb2 import JointRounds as Settings
@@ -23,6 +23,14 @@ def test_every_row_has_a_partner_with_another_label_if_there_is_one(labels: Tens
     for label in torch.unique(labels):
         fit, taken = int((others != label).sum()), partner[labels[chosen] == label]
         assert len(torch.unique(taken)) == min(fit, len(taken)), "partners take turns"
+
+
+@given(other=st.integers(1, 60), turn=st.integers(0, TURNS - 1))
+def test_in_every_turn_a_row_has_another_partner_if_there_are_as_many(other: int, turn: int) -> None:
+    labels, others = torch.zeros(1, dtype=torch.long), torch.ones(other, dtype=torch.long)
+    found = {int(partners(labels, others, turn=one)[1]) for one in range(TURNS)}
+    assert len(found) == min(TURNS, other)
+    assert torch.equal(partners(labels, others, turn=turn)[0], torch.zeros(1, dtype=torch.long))
 
 
 def test_a_mixed_row_has_one_party_s_columns_and_lets_no_gradient_into_the_others() -> None:
@@ -56,6 +64,7 @@ def test_labels_that_hang_on_a_trigger_are_carried_by_its_party() -> None:
     assert found(world(60, trigger=True), unseen) == 1
     assert found(world(60, trigger=False), unseen) is None, "all parties tell of these labels, as of any others"
     assert found(world(2, trigger=True), unseen) is None, "two rows may be so by chance"
+    assert found(world(8, trigger=True), unseen) == 1, "eight are enough"
 
 
 def test_where_there_is_nothing_to_mix_nobody_carries_a_label() -> None:

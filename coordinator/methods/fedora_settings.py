@@ -24,11 +24,12 @@ class Scales(Settings):
     omega_max: PositiveFloat | None = None  # 1, or 4 for `uncertain`
     ceiling: Annotated[float, Field(gt=0, le=1)] | None = None  # of L_u, as a share of guessing; 1, or 0.97
     step: PositiveFloat = 0.04  # η, of a tensor's size: of the largest budget, and 48 rows a round
-    allowance: PositiveFloat | None = None  # of λ: how far L_r may rise before Ω is 0; 0.4, or 1.5 for `uncertain`
+    allowance: PositiveFloat = 0.4  # of λ: how far L_r may rise before Ω is 0
     # From how many times the usual odds of D_u's labels by one party's columns alone rows are mixed; 1e6: never.
     carried: Annotated[float, Field(ge=1)] = 3.0
     decay: bool = True  # whether the step falls to 0 at the end
     guard: bool = True  # whether a model that lost accuracy is taken back part of the way
+    soften: bool = True  # `uncertain`: whether all predictions are made less sure where γ is not reached otherwise
 
     def filled(self, defaults: Mapping[str, Any]) -> "Scales":
         """Return the scales with what is null taken from elsewhere."""

@@ -23,12 +23,14 @@ from protos.fedora.v1.phase_pb2 import (
     Plan,
     Retreat,
     Samples,
+    Soften,
     Uncertainty,
     Update,
 )
 
-COMPARISON, RETREAT = "comparison", "retreat"
+COMPARISON, RETREAT, SOFTENING = "comparison", "retreat", "softening"
 CARRIED = "; one party's columns alone made the model sure of their labels, as a backdoor does"
+SOFTENED = "; all predictions were then made less sure, so that those of the rows to forget are unsure enough"
 
 # What a run may exchange, as shares of what retraining takes: up to FEW rows, and from a tenth of all rows on, where
 # D_u has rows of all classes, as any sample has, or only of some.
@@ -59,13 +61,14 @@ TIMES, SPARE = 2, 2000
 COMPARED, MOST_COMPARED = 0.2, 1500
 ERRORS = 2.0  # standard errors: what 95 of 100 samples keep within
 LOSS_OF_ACCURACY = 0.02
+SPARE_LEVEL = 0.02  # of what is left above γ, so that rounding takes L_u below it nowhere
 RETREAT_SHARE, MOST_RETREATS = 0.5, 4
 
 GOALS = {
     # Recovery follows, which brings back what D_r supports.
-    "as-retrained": {"omega_max": 1.0, "ceiling": 1.0, "allowance": 0.4},
+    "as-retrained": {"omega_max": 1.0, "ceiling": 1.0},
     # Nothing brings anything back, and rows that look like all others need a long push.
-    "uncertain": {"push_share": 1.0, "omega_max": 4.0, "ceiling": 0.97, "allowance": 1.5},
+    "uncertain": {"push_share": 1.0, "omega_max": 4.0, "ceiling": 0.97},
 }
 
 
@@ -174,8 +177,6 @@ class _Rule:
 
     def run(self) -> Method[MethodResult]:
         """Run all of it."""
-        if self.problem.settings.goal == "uncertain":
-            return (yield from self._uncertain())
         found = yield self._comparison(1)
         carried = _bit(found, "carried") is True
         paced = pace(self.problem, self.scales, self.looks, all_classes=self._has_all_classes(found), carried=carried)
@@ -186,40 +187,55 @@ class _Rule:
             retreats += 1
             retreat = look(RETREAT, retreats, over=share(REMAINING, 0), batch_size=1, update=_retreat())
             found = yield [retreat, self._comparison(2 + retreats)]
-        held = bool(found.within_bounds)
-        why = self._why(held, retreats, harmed=self._harmed(found)) + (CARRIED if carried else "")
+        back = self._taken_back(retreats, harmed=self._harmed(found)) if retreats else ""
+        if self._uncertain:
+            held, softened = yield from self._softened()
+            why = (back or "all rounds were run") + (SOFTENED if softened else "")
+        else:
+            held = bool(found.within_bounds)
+            why = (back or self._standing(held)) + (CARRIED if carried else "")
         return MethodResult(paced.push + paced.recovery, why, held, pushed=not paced.recovery)
 
-    def _uncertain(self) -> Method[MethodResult]:
-        """Push all the way, and look whether the constraint holds."""
-        paced = pace(self.problem, self.scales, Looks(0, 0), all_classes=False)
-        rounds = [self._pushing(paced, falling=True)] * bool(paced.push)
-        end = look(COMPARISON, 1, over=FORGET, batch_size=self.problem.settings.micro_batch, loss=self._loss)
-        found = yield [*rounds, end]
-        held = None if "loss" in found.left_out else found.loss >= self.problem.level
-        return MethodResult(paced.push, f"all {paced.push} rounds that push were run", held, pushed=True)
+    def _softened(self) -> Method[tuple[bool | None, bool]]:
+        """Make all predictions less sure where D_u is not unsure enough; tell whether it is then, and was not before.
+
+        Neither is known where it is not told.
+        """
+        settings, largest = self.problem.settings, self.problem.largest
+        level = self.problem.level + SPARE_LEVEL * (largest - self.problem.level)
+        softening = look(SOFTENING, 1, over=FORGET, batch_size=settings.micro_batch, loss=self._loss)
+        after = look(SOFTENING, 2, over=FORGET, batch_size=settings.micro_batch, loss=self._loss)
+        softening.update.CopyFrom(Update(soften=Soften(level=level / settings.omega), fresh=True))
+        found = yield [softening, after] if self.scales.soften else [after]
+        if "loss" in found.left_out:
+            return None, False
+        return found.loss >= self.problem.level, any(one.loss < level for one in found.earlier)
 
     def _has_all_classes(self, found: PhaseOutcome) -> bool:
         """Tell whether D_u has rows of all classes, as any sample of rows has; what is not told is no."""
         alike = [one["unseen_rows"] for one in found.figures.values() if "unseen_rows" in one]
         return bool(alike) and alike[0] >= ALL_CLASSES * self.looks.held_out
 
-    def _why(self, held: bool, retreats: int, *, harmed: bool) -> str:
-        which = "validation" if self.problem.task.validation else "test"
-        if retreats:
-            back = f"the model was taken back {1 - RETREAT_SHARE**retreats:.0%} of the way"
-            still = "; it is still lower than before: retrain instead" if harmed else ""
-            return f"accuracy on {which} rows had fallen, and {back}{still}"
+    def _taken_back(self, retreats: int, *, harmed: bool) -> str:
+        back = f"the model was taken back {1 - RETREAT_SHARE**retreats:.0%} of the way"
+        still = "; it is still lower than before: retrain instead" if harmed else ""
+        return f"accuracy on {self._held_out} rows had fallen, and {back}{still}"
+
+    def _standing(self, held: bool) -> str:
         if held:
-            return f"the rows look like {which} rows of their classes, neither surer nor less sure"
-        return f"all rounds were run; the rows do not look like {which} rows of their classes"
+            return f"the rows look like {self._held_out} rows of their classes, neither surer nor less sure"
+        return f"all rounds were run; the rows do not look like {self._held_out} rows of their classes"
+
+    @property
+    def _held_out(self) -> str:
+        return "validation" if self.problem.task.validation else "test"
 
     def _harmed(self, found: PhaseOutcome) -> bool:
         return self.scales.guard and _bit(found, "accuracy_kept") is False
 
-    def _pushing(self, pace: Pace, *, falling: bool = False) -> Phase:
-        """Return the rounds that push L_u up to the ceiling."""
-        rule = self._rule(pace, falling=falling)
+    def _pushing(self, pace: Pace) -> Phase:
+        """Return the rounds that push L_u up to the ceiling; the last of all take steps that fall to 0."""
+        rule = self._rule(pace, falling=not pace.recovery)
         return self._phase(UNLEARNING, 1, pace.push, pace.forget, pace.remaining, Update(joint_rounds=rule, fresh=True))
 
     def _recovering(self, pace: Pace) -> Phase:
@@ -240,7 +256,7 @@ class _Rule:
             falling=scales.decay and falling,
             rho=settings.rho,
             audit=settings.audit,
-            allowance=scales.allowance or 0.0,
+            allowance=scales.allowance,
         )
 
     def _phase(self, name: str, first: int, rounds: int, forget: int, remaining: int, update: Update) -> Phase:
@@ -277,9 +293,13 @@ class _Rule:
         )
 
     @property
+    def _uncertain(self) -> bool:
+        return self.problem.settings.goal == "uncertain"
+
+    @property
     def _loss(self) -> Loss:
         """L_u of a row: how little the model expects its label, or how unsure it is."""
-        if self.problem.settings.goal == "uncertain":
+        if self._uncertain:
             return Loss(uncertainty=Uncertainty(omega=self.problem.settings.omega))
         return Loss(cross_entropy=CrossEntropy())
 
@@ -287,7 +307,7 @@ class _Rule:
     def _ceiling(self) -> float:
         """λ."""
         largest = math.log(self.problem.task.classes)
-        weight = self.problem.settings.omega if self.problem.settings.goal == "uncertain" else 1.0
+        weight = self.problem.settings.omega if self._uncertain else 1.0
         return (self.scales.ceiling or 1.0) * weight * largest
 
 

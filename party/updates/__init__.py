@@ -10,6 +10,7 @@ from party.updates.influence import Ascent, Correction, Influence, Shift
 from party.updates.joint_rounds import Compare, JointRounds, Retreat
 from party.updates.primal_dual import DualAscent, PrimalDescent, Residual
 from party.updates.rule import PhaseEnd, Rule, RuleMemory
+from party.updates.soften import Soften
 from protos.fedora.v1.phase_pb2 import Update
 
 __all__ = ["RULES", "JointRounds", "PhaseEnd", "Rule", "RuleMemory", "rule_for"]
@@ -28,6 +29,7 @@ RULES: dict[str, type[Rule]] = {
     "joint_rounds": JointRounds,
     "retreat": Retreat,
     "compare": Compare,
+    "soften": Soften,
 }
 
 if set(RULES) != {one.name for one in Update.DESCRIPTOR.oneofs_by_name["rule"].fields}:

@@ -68,6 +68,9 @@ class Rule(ABC):
     def step(self) -> None:
         """Act after one batch's gradients have been added to `parameter.grad`."""
 
+    def see(self, logits: Tensor) -> None:  # noqa: B027 (most rules go by gradients)
+        """Look at one batch's predictions, at the active party, after `step`."""
+
     def with_gradients(self) -> tuple[list[int], list[Tensor], list[Tensor]]:
         """Return number, value and gradient of the parameters that the loss reached."""
         reached = [(index, one, one.grad) for index, one in enumerate(self.parameters) if one.grad is not None]

@@ -208,6 +208,7 @@ class OneProcess:
             for name in self.passive:
                 self._absorb(name, rows, sent[name], gradients[name])
                 rules[name].step()
+        rules[ACTIVE].see(logits)
         if self.watch:
             seen = {name: one.detach() for name, one in arrived.items()}
             self.watch(Step(phase, rows, seen, gradients, logits.detach()))

@@ -187,6 +187,12 @@ class Retreat(_message.Message):
     share: float
     def __init__(self, share: _Optional[float] = ...) -> None: ...
 
+class Soften(_message.Message):
+    __slots__ = ("level",)
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    level: float
+    def __init__(self, level: _Optional[float] = ...) -> None: ...
+
 class Compare(_message.Message):
     __slots__ = ("ceiling", "errors", "loss_of_accuracy", "carried")
     CEILING_FIELD_NUMBER: _ClassVar[int]
@@ -232,7 +238,7 @@ class Correction(_message.Message):
     def __init__(self, sgd: _Optional[_Union[Sgd, _Mapping]] = ..., adam: _Optional[_Union[Adam, _Mapping]] = ...) -> None: ...
 
 class Update(_message.Message):
-    __slots__ = ("observe", "sgd", "adam", "dual_ascent", "primal_descent", "residual", "ascent", "influence", "shift", "correction", "joint_rounds", "retreat", "compare", "fresh")
+    __slots__ = ("observe", "sgd", "adam", "dual_ascent", "primal_descent", "residual", "ascent", "influence", "shift", "correction", "joint_rounds", "retreat", "compare", "soften", "fresh")
     OBSERVE_FIELD_NUMBER: _ClassVar[int]
     SGD_FIELD_NUMBER: _ClassVar[int]
     ADAM_FIELD_NUMBER: _ClassVar[int]
@@ -246,6 +252,7 @@ class Update(_message.Message):
     JOINT_ROUNDS_FIELD_NUMBER: _ClassVar[int]
     RETREAT_FIELD_NUMBER: _ClassVar[int]
     COMPARE_FIELD_NUMBER: _ClassVar[int]
+    SOFTEN_FIELD_NUMBER: _ClassVar[int]
     FRESH_FIELD_NUMBER: _ClassVar[int]
     observe: Observe
     sgd: Sgd
@@ -260,8 +267,9 @@ class Update(_message.Message):
     joint_rounds: JointRounds
     retreat: Retreat
     compare: Compare
+    soften: Soften
     fresh: bool
-    def __init__(self, observe: _Optional[_Union[Observe, _Mapping]] = ..., sgd: _Optional[_Union[Sgd, _Mapping]] = ..., adam: _Optional[_Union[Adam, _Mapping]] = ..., dual_ascent: _Optional[_Union[DualAscent, _Mapping]] = ..., primal_descent: _Optional[_Union[PrimalDescent, _Mapping]] = ..., residual: _Optional[_Union[Residual, _Mapping]] = ..., ascent: _Optional[_Union[Ascent, _Mapping]] = ..., influence: _Optional[_Union[Influence, _Mapping]] = ..., shift: _Optional[_Union[Shift, _Mapping]] = ..., correction: _Optional[_Union[Correction, _Mapping]] = ..., joint_rounds: _Optional[_Union[JointRounds, _Mapping]] = ..., retreat: _Optional[_Union[Retreat, _Mapping]] = ..., compare: _Optional[_Union[Compare, _Mapping]] = ..., fresh: _Optional[bool] = ...) -> None: ...
+    def __init__(self, observe: _Optional[_Union[Observe, _Mapping]] = ..., sgd: _Optional[_Union[Sgd, _Mapping]] = ..., adam: _Optional[_Union[Adam, _Mapping]] = ..., dual_ascent: _Optional[_Union[DualAscent, _Mapping]] = ..., primal_descent: _Optional[_Union[PrimalDescent, _Mapping]] = ..., residual: _Optional[_Union[Residual, _Mapping]] = ..., ascent: _Optional[_Union[Ascent, _Mapping]] = ..., influence: _Optional[_Union[Influence, _Mapping]] = ..., shift: _Optional[_Union[Shift, _Mapping]] = ..., correction: _Optional[_Union[Correction, _Mapping]] = ..., joint_rounds: _Optional[_Union[JointRounds, _Mapping]] = ..., retreat: _Optional[_Union[Retreat, _Mapping]] = ..., compare: _Optional[_Union[Compare, _Mapping]] = ..., soften: _Optional[_Union[Soften, _Mapping]] = ..., fresh: _Optional[bool] = ...) -> None: ...
 
 class Augmentation(_message.Message):
     __slots__ = ("flip", "shift")
