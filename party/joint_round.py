@@ -102,7 +102,7 @@ def judge(
         else:
             known = each.detach().clamp(max=rule.ceiling)
             told.unlearning_loss = float(known.mean())
-            aim, least = _aim(loss, logits, labels[FORGET], rule), 0.0
+            aim, least = _aim(loss, each, logits, labels[FORGET], rule), 0.0
             if rule.carrier is not None:
                 blocks = _blocks(leaves, own, FORGET, state), _blocks(leaves, own, REMAINING, state)
                 more = _aim_of_mixed(state, blocks, labels, known, rule)
@@ -115,9 +115,8 @@ def judge(
     return Judged(omega, answers, of_u, of_r)
 
 
-def _aim(loss: Loss, logits: Tensor, labels: Tensor, rule: JointRounds) -> Tensor:
-    """Return what a push raises: the mean of L_u over rows that are below λ."""
-    each = losses.per_sample(loss, logits, labels)
+def _aim(loss: Loss, each: Tensor, logits: Tensor, labels: Tensor, rule: JointRounds) -> Tensor:
+    """Return what a push raises: the mean of L_u, of which `each` is the rows', over rows that are below λ."""
     below = each.detach() < rule.ceiling
     if loss.WhichOneof("form") == "cross_entropy":
         each = -losses.log_odds(logits, labels)  # so that a row counts however sure the model is of it
@@ -144,10 +143,10 @@ def _aim_of_mixed(
         return _OfMixed(known.new_zeros(()), known, 0.0)
     logits = state.networks["top"](torch.cat(mixed(blocks[0], blocks[1], rows, rule.carrier), dim=1))
     share = len(chosen) / len(known)  # so that a mixed row weighs what a row of D_u does
-    away = _aim(CROSS_ENTROPY, logits, labels[FORGET][chosen], rule)
+    own = losses.per_sample(CROSS_ENTROPY, logits, labels[FORGET][chosen])
+    away = _aim(CROSS_ENTROPY, own, logits, labels[FORGET][chosen], rule)
     wrong = functional.cross_entropy(logits, labels[REMAINING][partner])
-    own = functional.cross_entropy(logits.detach(), labels[FORGET][chosen], reduction="none")
-    known = known.index_copy(0, chosen, torch.minimum(known[chosen], own))
+    known = known.index_copy(0, chosen, torch.minimum(known[chosen], own.detach()))
     # Its own push ends where mixed rows have their partners' labels, whatever L_u is.
     omega = OF_PARTNER * min(1.0, share * float(wrong.detach()) / rule.ceiling)
     return _OfMixed(share * (away - OF_PARTNER * wrong), known, omega)
@@ -177,13 +176,14 @@ def compare(
         return
     kept.setdefault("mean_loss", found.mean_loss)
     if "carrier" not in kept:
-        kept["carrier"] = carrier(
+        carried = carrier(
             lambda mix: state.networks["top"](torch.cat(list(mix), dim=1)).cpu(),
             (_blocks(parts, own, FORGET, state), forget),
             (_blocks(parts, own, HELD_OUT, state), held_out),
             least=rule.carried,
             errors=rule.errors,
         )
+        kept["carrier"], kept["odds"] = carried.place, carried.times
     report.figures.update(found.levels())
     report.figures["carried"] = float(kept["carrier"] is not None)
     report.within_bounds = found.holds

@@ -57,6 +57,14 @@ class _Rows:
         return _Rows([one[alike] for one in self.blocks], self.labels[alike])
 
 
+@dataclass(frozen=True)
+class Carrier:
+    """Who carries the labels of D_u."""
+
+    place: int | None  # among the parties; None for nobody
+    times: float  # how many times the usual the odds are by the columns that tell most; 0 where nothing can be said
+
+
 def carrier(
     top: Top,
     forget: tuple[Sequence[Tensor], Tensor],
@@ -64,8 +72,8 @@ def carrier(
     *,
     least: float,
     errors: float,
-) -> int | None:
-    """Return the place of the party whose columns alone D_u's labels hang on, if there is one.
+) -> Carrier:
+    """Find the party whose columns alone D_u's labels hang on, if there is one.
 
     Args:
         top: Turns embeddings, party by party, into logits.
@@ -78,7 +86,7 @@ def carrier(
     mine, others = _Rows(*forget), _Rows(*held_out)
     usual = others.of(mine.labels)
     if len(mine.blocks) < 2 or len(mine.labels) < FEWEST or len(usual.labels) < FEWEST:
-        return None
+        return Carrier(None, 0.0)
     found: list[tuple[float, int, bool]] = []
     for place in range(len(mine.blocks)):
         ours, theirs = (_by_columns(top, rows, others, place) for rows in (mine, usual))
@@ -87,7 +95,8 @@ def carrier(
             sure = float(ours.mean() - theirs.mean()) > errors * error
             found.append((_log_odds(ours) - _log_odds(theirs), place, sure))
     difference, place, sure = max(found, default=(0.0, 0, False))
-    return place if sure and difference > math.log(least) else None
+    times = math.exp(difference) if found else 0.0
+    return Carrier(place if sure and times > least else None, times)
 
 
 def _by_columns(top: Top, rows: _Rows, others: _Rows, place: int) -> Tensor:

@@ -56,7 +56,7 @@ def total(blocks: "list[Tensor] | tuple[Tensor, ...]") -> Tensor:
 
 
 def found(forget: tuple[list[Tensor], Tensor], held_out: tuple[list[Tensor], Tensor]) -> int | None:
-    return carrier(lambda one: total(list(one)), forget, held_out, least=3.0, errors=2.0)
+    return carrier(lambda one: total(list(one)), forget, held_out, least=3.0, errors=2.0).place
 
 
 def test_labels_that_hang_on_a_trigger_are_carried_by_its_party() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from coordinator.job import Forget, Job
-from fedora_vfl.bench.one_process.course import CONFIDENCE, Course
+from fedora_vfl.bench.one_process.course import CONFIDENCE, ODDS, UNSURE, Course
 from fedora_vfl.bench.scaling import __main__ as command
 from fedora_vfl.bench.scaling.cells import TRAININGS, Group
 from fedora_vfl.bench.scaling.measuring import Cell, read_cells
@@ -46,7 +46,8 @@ def test_a_line_says_where_more_bytes_were_used_than_a_request_of_its_size_may_c
     (cheap,) = lines([cell(0.9, [0.9])])
     (dear,) = lines([cell(0.9, [0.9], share=0.02)])
     assert cheap[-1] == "1.0 %" and dear[-1] == "2.0 % **too many**"
-    assert cheap[-2] == "90 → 60 (50 to 50)"
+    assert cheap[-4] == "90 → 60 (50 to 50)"
+    assert cheap[-3:-1] == ["", ""], "cells of earlier releases do not have all that later ones do"
 
 
 def test_every_way_of_training_is_a_job() -> None:
@@ -91,6 +92,8 @@ def test_cells_are_kept_as_they_are_done_and_not_done_again(tmp_path: Path, monk
         (request, part) for request in ("tenth", "wrong") for part in ("full", "no push")
     ]
     assert all(one.unlearned["bytes"] > 0 and one.stopped for one in cells)
+    assert cells[0].unlearned[ODDS] > 0 == cells[2].unlearned[ODDS], "of one row nothing can be said"
+    assert all(-1 <= one.unlearned[UNSURE] <= 1 for one in cells)
     assert (tmp_path / "table.md").read_text().count("\n") == 6
     monkeypatch.setattr(command, "measure", None)  # nothing is left to measure
     command.main(**wanted, part=["full", "no push"])

@@ -1,5 +1,6 @@
 """A job that forgets, in one process: the same original, unlearned and retrained models as on a cluster."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,10 @@ from protos.fedora.v1.phase_pb2 import Samples
 
 Figures = dict[str, float]
 CONFIDENCE = "forget_confidence"  # mean probability of the labels that rows to forget were trained on
+UNSURE = "forget_unsure"  # mean of 2·H(P)/log C − 1 over these rows: L_u of the goal `uncertain`, 1 at its largest
+ODDS = (
+    "odds_by_columns"  # how many times the usual those of their labels are by the columns of the party that tell most
+)
 
 
 class Course:
@@ -119,7 +124,8 @@ class Course:
     def _perform(self, settings: Unlearn, task: UnlearningTask) -> tuple[MethodResult, Figures]:
         counted: list[int] = []
         ending = self.process.perform(self._counting(METHODS.get(settings.method).run(task, settings), counted))
-        return ending, {**self._figures(), "bytes": float(sum(counted))}
+        odds = self.process.active.memory.of("compare").get("odds", 0.0)
+        return ending, {**self._figures(), ODDS: odds, "bytes": float(sum(counted))}
 
     def _counting(self, method: Method[R], counted: list[int]) -> Method[R]:
         """Run a method, noting the bytes of each of its phases."""
@@ -140,5 +146,11 @@ class Course:
         active = self.process.active
         recorded, active.recorded = active.recorded, {}
         rows, logits = recorded[Samples.FORGET]
-        confidence = logits.double().softmax(dim=1)[torch.arange(len(rows)), self.process.labels[rows]]
-        return {**Assessor(active).figures(recorded), CONFIDENCE: float(confidence.mean())}
+        p = logits.double().softmax(dim=1)
+        confidence = p[torch.arange(len(rows)), self.process.labels[rows]]
+        entropy = torch.special.entr(p).sum(dim=1).mean()
+        return {
+            **Assessor(active).figures(recorded),
+            CONFIDENCE: float(confidence.mean()),
+            UNSURE: 2 * float(entropy) / math.log(p.shape[1]) - 1,
+        }

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedora_vfl.bench.one_process.course import CONFIDENCE
+from fedora_vfl.bench.one_process.course import CONFIDENCE, ODDS, UNSURE
 from fedora_vfl.bench.scaling.measuring import Cell
 
 HEADER = (
@@ -21,6 +21,8 @@ HEADER = (
     "honest AUC",
     "forgotten classes",
     "confidence in forgotten rows",
+    "unsure of them",
+    "odds by one party's columns",
     "bytes",
 )
 SHARES = {"tenth": 0.05, "1": 0.01, "wrong": 0.01, "50": 0.01}  # of Retrain's bytes, at most; 8 % of others
@@ -99,8 +101,8 @@ def lines(cells: Sequence[Cell]) -> Iterator[list[str]]:
         share = statistics.mean(cell.bytes_share for cell in found)
         over = " **too many**" if share > SHARES.get(request, 0.08) * 1.005 else ""
         shown = ["" if one is None else str(one) for one in gaps]
-        sure = confidence(found)
-        yield [Path(name).stem, request, part, training, str(len(found)), *shown, sure, f"{100 * share:.1f} %{over}"]
+        told = [confidence(found), span(found, UNSURE, digits=2), span(found, ODDS, digits=1)]
+        yield [Path(name).stem, request, part, training, str(len(found)), *shown, *told, f"{100 * share:.1f} %{over}"]
 
 
 def confidence(cells: Sequence[Cell]) -> str:
@@ -108,6 +110,12 @@ def confidence(cells: Sequence[Cell]) -> str:
     anew = [100 * one[CONFIDENCE] for cell in cells for one in cell.retrains]
     before, after = (100 * statistics.mean(getattr(cell, of)[CONFIDENCE] for cell in cells) for of in MODELS)
     return f"{before:.0f} → {after:.0f} ({min(anew):.0f} to {max(anew):.0f})"
+
+
+def span(cells: Sequence[Cell], figure: str, *, digits: int) -> str:
+    """Write the range of a figure of the unlearned models; nothing where a run of an earlier release lacks it."""
+    known = [cell.unlearned[figure] for cell in cells if figure in cell.unlearned]
+    return f"{min(known):.{digits}f} to {max(known):.{digits}f}" if known else ""
 
 
 def markdown(cells: Sequence[Cell]) -> str:
