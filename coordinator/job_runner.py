@@ -141,6 +141,7 @@ class JobRunner:
             validation=self._engine.rows[Samples.VALIDATION],
             test=self._engine.rows[Samples.TEST],
             rows_for_one=self._engine.cost.rows_for_one,
+            round_trip=max(one.round_trip for one in ready.values()) / 1000,
             layers=max(one.bottom_layers for one in ready.values()) + active.top_layers,
         )
         for settings in (job.unlearn, *job.compare):

@@ -19,6 +19,7 @@ MOST_FIGURES = 32  # of one model; there are some twenty, and ten of an audit
 MOST_CLASSES = 1_000_000  # more than anybody has labels for
 MOST_ROWS = 2**40  # of any one count: sums and squares of such are exact enough, and nobody has as many
 MOST_WIDTH = 16_384  # of an embedding, as in settings
+LONGEST_ROUND_TRIP = 3_600_000  # milliseconds: nobody waits so long
 MOST_LAYERS = 1_000  # of a network: the more there are, the shorter are the steps by which all forget
 LOOKS = {"observe", "dual_ascent", "residual", "influence"}  # rules that leave parameters as they are
 OWN = {"change", "figures"}  # what any party may keep back of a phase; the active one also loss and accuracy
@@ -190,6 +191,8 @@ def check_ready(ready: Mapping[str, Ready], *, active: str) -> None:
         rows = shared + one.forgotten_rows
         if not one.train or not one.test or rows > one.own_rows or max(one.own_rows, one.parameters) > MOST_ROWS:
             raise PartyError(name, "is ready with numbers of rows or parameters that cannot be")
+        if one.round_trip > LONGEST_ROUND_TRIP:
+            raise PartyError(name, "is ready with a round trip of more than an hour")
         if max(one.bottom_layers, one.top_layers) > MOST_LAYERS:
             raise PartyError(name, "is ready with a network of more layers than there can be")
         if one.aligned.masked > MOST_ROWS or one.aligned.told not in (0, shared):

@@ -116,6 +116,7 @@ def result(
                 "parameters": one.parameters,
                 "layers": one.bottom_layers + one.top_layers,
                 "features": one.features,
+                "round_trip": one.round_trip / 1000,
                 "repeatable_start": one.repeatable_start,
                 "model_sha256": models["original"].digests[name],
                 "models": {model: made.digests[name] for model, made in models.items()},

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedora_vfl.certificates.statement import request_secret
 from fedora_vfl.errors import DataError, PartyError, SettingsError
-from party import losses
+from party import line, losses
 from party.assessment import OF_FORGOTTEN, Assessor
 from party.audit import Auditor
 from party.batches import end_of_part, part
@@ -68,6 +68,12 @@ class Active(Role):
         links = [await self._exchange_server.arrival(job, attempt, name) for name in self.job.passive]
         clock = self.context.metrics.clock
         self.exchanges = [TensorExchange(link, self.encodings[link.peer], clock, passive=link.peer) for link in links]
+
+    async def measure_line(self) -> int:
+        """Answer all passive parties."""
+        timeout = self.context.federation.deadlines.setup
+        await line.answer([one.link for one in self.exchanges], timeout=timeout)
+        return 0
 
     async def run_batches(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:
         """For every batch: embeddings in, loss, gradients out, own step."""

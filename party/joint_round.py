@@ -181,9 +181,8 @@ def compare(
             (_blocks(parts, own, FORGET, state), forget),
             (_blocks(parts, own, HELD_OUT, state), held_out),
             least=rule.carried,
-            errors=rule.errors,
         )
-        kept["carrier"], kept["odds"] = carried.place, carried.times
+        kept["carrier"], kept["leaning"] = carried.place, carried.leaning
     report.figures.update(found.levels())
     report.figures["carried"] = float(kept["carrier"] is not None)
     report.within_bounds = found.holds

@@ -15,7 +15,9 @@ from torch import Tensor
 Top = Callable[[Sequence[Tensor]], Tensor]
 
 TURNS = 16  # partners of a row, over which chance in the choice of one is gone
-FEWEST = 4  # rows of which anything can be said
+FEWEST, MOST = 4, 400  # rows of which anything can be said, and that say all there is to say
+OF_ALL = 10  # as many rows of all classes have a say in how much those of D_u's classes differ
+SMALLEST, LEAST_ERROR = 1e-4, 0.01  # probability that is told from 0; and error, of log-odds that are all the same
 
 
 def partners(labels: Tensor, others: Tensor, *, turn: int = 0) -> tuple[Tensor, Tensor]:
@@ -38,10 +40,7 @@ def mixed(
 ) -> list[Tensor]:
     """Return the embeddings of mixed rows, party by party; through the others' no gradient flows."""
     chosen, partner = rows
-    return [
-        mine[chosen] if place == carrier else other[partner].detach()
-        for place, (mine, other) in enumerate(zip(blocks, others, strict=True))
-    ]
+    return _put(carrier, (blocks, chosen), (others, partner))
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,9 @@ class _Rows:
     blocks: Sequence[Tensor]
     labels: Tensor
 
-    def of(self, labels: Tensor) -> "_Rows":
-        """Return the rows that have one of these labels."""
-        alike = torch.isin(self.labels, labels)
-        return _Rows([one[alike] for one in self.blocks], self.labels[alike])
+    def first(self, most: int) -> "_Rows":
+        """Return as many of them at most."""
+        return _Rows([one[:most] for one in self.blocks], self.labels[:most])
 
 
 @dataclass(frozen=True)
@@ -62,58 +60,69 @@ class Carrier:
     """Who carries the labels of D_u."""
 
     place: int | None  # among the parties; None for nobody
-    times: float  # how many times the usual the odds are by the columns that tell most; 0 where nothing can be said
+    leaning: float  # standard errors by which labels lean on one party's columns more than usual, where it is most
 
 
 def carrier(
-    top: Top,
-    forget: tuple[Sequence[Tensor], Tensor],
-    held_out: tuple[Sequence[Tensor], Tensor],
-    *,
-    least: float,
-    errors: float,
+    top: Top, forget: tuple[Sequence[Tensor], Tensor], held_out: tuple[Sequence[Tensor], Tensor], *, least: float
 ) -> Carrier:
     """Find the party whose columns alone D_u's labels hang on, if there is one.
+
+    Its columns alone say what a row's label is, and all others' alone that it is another: both more than is usual.
 
     Args:
         top: Turns embeddings, party by party, into logits.
         forget: Embeddings and labels of rows of D_u.
         held_out: Those of rows never seen; what is usual, and the partners, are theirs.
-        least: How many times the usual their odds must be by its columns alone.
-        errors: By how many standard errors their mean probability must be more than usual, too; rows differ by as much
-            as the usual ones do.
+        least: By how many standard errors more than usual.
     """
-    mine, others = _Rows(*forget), _Rows(*held_out)
-    usual = others.of(mine.labels)
-    if len(mine.blocks) < 2 or len(mine.labels) < FEWEST or len(usual.labels) < FEWEST:
+    mine, others = _Rows(*forget).first(MOST), _Rows(*held_out).first(MOST)
+    alike = torch.isin(others.labels, mine.labels)
+    if len(mine.blocks) < 2 or len(mine.labels) < FEWEST or int(alike.sum()) < FEWEST:
         return Carrier(None, 0.0)
-    found: list[tuple[float, int, bool]] = []
+    found = [(0.0, 0)]
     for place in range(len(mine.blocks)):
-        ours, theirs = (_by_columns(top, rows, others, place) for rows in (mine, usual))
+        ours, theirs = (_leaning(top, rows, others, place) for rows in (mine, others))
         if len(ours) and len(theirs):
-            error = float(theirs.std()) * math.sqrt(1 / len(ours) + 1 / len(theirs))
-            sure = float(ours.mean() - theirs.mean()) > errors * error
-            found.append((_log_odds(ours) - _log_odds(theirs), place, sure))
-    difference, place, sure = max(found, default=(0.0, 0, False))
-    times = math.exp(difference) if found else 0.0
-    return Carrier(place if sure and times > least else None, times)
+            usual = theirs[alike]
+            error = _spread(usual, theirs, others.labels) * math.sqrt(1 / len(ours) + 1 / len(usual))
+            found.append((float(ours.mean() - usual.mean()) / max(error, LEAST_ERROR), place))
+    leaning, place = max(found)
+    return Carrier(place if leaning > least else None, leaning)
 
 
-def _by_columns(top: Top, rows: _Rows, others: _Rows, place: int) -> Tensor:
-    """Return how likely rows' labels are by one party's columns alone: means over partners; nothing without any."""
+def _spread(usual: Tensor, all_: Tensor, labels: Tensor) -> float:
+    """Return by how much usual rows differ; a few may hardly do by chance, so that all classes' rows have a say."""
+    within = sum(
+        float((all_[labels == one] - all_[labels == one].mean()).square().sum()) for one in torch.unique(labels)
+    )
+    own = float((usual - usual.mean()).square().sum())
+    return math.sqrt((own + OF_ALL * within / (len(all_) - 1)) / (len(usual) - 1 + OF_ALL))
+
+
+def _leaning(top: Top, rows: _Rows, others: _Rows, place: int) -> Tensor:
+    """Return by how much rows' labels lean on one party: their log-odds by its columns less those by all others'."""
+    its, rest = (_log_odds(top, rows, others, place, rest=rest) for rest in (False, True))
+    return its - rest
+
+
+def _log_odds(top: Top, rows: _Rows, others: _Rows, place: int, *, rest: bool) -> Tensor:
+    """Return how likely rows' labels are by one party's columns alone, or by all others'; nothing without partners."""
     found = []
     for turn in range(TURNS):
         chosen, partner = partners(rows.labels, others.labels, turn=turn)
         if len(chosen):
-            p = top(mixed(rows.blocks, others.blocks, (chosen, partner), place)).double().softmax(dim=1)
+            own, theirs = (rows.blocks, chosen), (others.blocks, partner)
+            p = top(_put(place, *((theirs, own) if rest else (own, theirs)))).double().softmax(dim=1)
             found.append(p.gather(1, rows.labels[chosen, None])[:, 0])
-    return torch.stack(found).mean(dim=0) if found else torch.zeros(0)
+    likely = torch.stack(found).mean(dim=0) if found else torch.zeros(0)
+    return torch.logit(likely, eps=SMALLEST)
 
 
-def _log_odds(likely: Tensor) -> float:
-    """Return the log-odds of a mean of probabilities."""
-    yes, no = (
-        float(likely.sum()) + 0.5,
-        len(likely) - float(likely.sum()) + 0.5,
-    )  # half a row more of each: none is certain
-    return math.log(yes / no)
+def _put(place: int, mine: tuple[Sequence[Tensor], Tensor], others: tuple[Sequence[Tensor], Tensor]) -> list[Tensor]:
+    """Return one party's columns of some rows, and all others' of other rows, party by party."""
+    (ours, rows), (theirs, partner) = mine, others
+    return [
+        own[rows] if one == place else other[partner].detach()
+        for one, (own, other) in enumerate(zip(ours, theirs, strict=True))
+    ]

@@ -16,6 +16,7 @@ from fedora_vfl.wire.channels import Secured, check_right_service, dial, path, r
 from fedora_vfl.wire.link import READ_AHEAD, Link
 from fedora_vfl.wire.protocol import MOST_OVERLAP, PROTOCOL
 from fedora_vfl.wire.tls import Member
+from party import line
 from party.batches import PARTS, end_of_part, part, parts_of
 from party.exchange import ExchangeLink, TensorExchange, expect
 from party.given_gradient import go_back
@@ -84,6 +85,11 @@ class Passive(Role):
         except PartyError:
             await check_right_service(call, active.address, **secured)
             raise
+
+    async def measure_line(self) -> int:
+        """Call the active party a few times."""
+        (exchange,) = self.exchanges
+        return await line.call(exchange.link, timeout=self.context.federation.deadlines.setup)
 
     async def run_batches(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:
         """Send h_i for every batch; where the phase has gradients, apply each as it comes back."""

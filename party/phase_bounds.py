@@ -84,7 +84,7 @@ def _of_update(update: Update) -> Numbers:
             yield "ceiling", update.compare.ceiling, 0, LARGEST
             yield "errors", update.compare.errors, 0, LARGEST
             yield "loss of accuracy", update.compare.loss_of_accuracy, 0, 1
-            yield "carried", update.compare.carried, 1, LARGEST
+            yield "carried", update.compare.carried, 0, LARGEST
         case "residual":
             yield "rho", update.residual.rho, 0, LARGEST
         case "ascent":

@@ -103,6 +103,10 @@ class Role(ABC):
         """Open the streams to the other side, in a job whose rows are agreed on."""
 
     @abstractmethod
+    async def measure_line(self) -> int:
+        """Find out how many milliseconds a word takes there and back; 0 at the active party, which only answers."""
+
+    @abstractmethod
     async def run_batches(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:
         """Run the batches of a phase and add to the report.
 
@@ -164,6 +168,7 @@ class Role(ABC):
         self.consent.networks(state, order)
         self.take(state)
         return Ready(
+            round_trip=await self.measure_line(),
             own_rows=rounded_up(len(self.context.records.ids), self.context.settings.padding),
             parameters=state.parameters,
             bottom_layers=state.layers("bottom"),

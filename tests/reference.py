@@ -399,28 +399,34 @@ class Unlearning:
         if len(arrived[0]) < 2 or len(forget) < 4 or len(usual) < 4:
             return None
         for place in range(len(arrived[0])):
-            likely = []
-            for mine, rows, labels in ((arrived[0], list(range(len(forget))), forget), (arrived[1], usual, held_out)):
-                p = torch.zeros(len(rows), dtype=torch.float64)
+            leaning = []
+            for mine, labels in ((arrived[0], forget), (arrived[1], held_out)):
+                rows = list(range(len(labels)))
+                p = torch.zeros(2, len(rows), dtype=torch.float64)
                 for turn in range(16):
                     pairs = _pairs([labels[row] for row in rows], held_out, turn)
-                    if not pairs:
-                        break
-                    swapped = _swapped(mine, arrived[1], [(rows[k], partner) for k, partner in pairs], place)
-                    with torch.no_grad():
-                        by_class = self._top(swapped).double().softmax(dim=1)
-                    for at, (k, _) in enumerate(pairs):
-                        p[k] += by_class[at, labels[rows[k]]] / 16
-                if pairs:
-                    likely.append(p[[k for k, _ in pairs]])
-            if len(likely) < 2:
-                continue
-            ours, theirs = likely
-            error = float(theirs.std()) * (1 / len(ours) + 1 / len(theirs)) ** 0.5
-            odds = [(0.5 + float(p.sum())) / (0.5 + float((1 - p).sum())) for p in likely]
-            found.append((odds[0] / odds[1], place, float(ours.mean() - theirs.mean()) > rule.errors * error))
-        times, place, sure = max(found, default=(0.0, 0, False))
-        return place if sure and times > rule.carried else None
+                    for its in (0, 1):
+                        blocks = [
+                            (one[[rows[k] for k, _ in pairs]], other[[partner for _, partner in pairs]])
+                            for one, other in zip(mine, arrived[1], strict=True)
+                        ]
+                        swapped = [pair[(at == place) == bool(its)] for at, pair in enumerate(blocks)]
+                        with torch.no_grad():
+                            by_class = self._top(swapped).double().softmax(dim=1)
+                        for at, (k, _) in enumerate(pairs):
+                            p[its, k] += by_class[at, labels[rows[k]]] / 16
+                odds = torch.log(p.clamp(1e-4, 1 - 1e-4) / (1 - p.clamp(1e-4, 1 - 1e-4)))
+                leaning.append((odds[0] - odds[1]).tolist())
+            ours, theirs = leaning
+            alike = [theirs[row] for row in usual]
+            apart = [[one for one, label in zip(theirs, held_out, strict=True) if label == c] for c in set(held_out)]
+            within = sum((one - sum(rows) / len(rows)) ** 2 for rows in apart for one in rows) / (len(theirs) - 1)
+            own = sum((one - sum(alike) / len(alike)) ** 2 for one in alike)
+            spread = ((own + 10 * within) / (len(alike) + 9)) ** 0.5
+            error = spread * (1 / len(ours) + 1 / len(alike)) ** 0.5
+            found.append(((sum(ours) / len(ours) - sum(alike) / len(alike)) / error, place))
+        errors, place = max(found, default=(0.0, 0))
+        return place if errors > rule.carried else None
 
     def _rounds(self, phase: Phase) -> None:
         """θ ← θ − η·rms(θ_init)·Adam(∇L_r − push + ρ(θ − θ_init)), the push balanced and yielding as L_r rises."""

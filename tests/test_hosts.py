@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import json
 import os
 import shutil
 import subprocess
@@ -282,6 +283,32 @@ def test_a_line_that_is_slow_is_not_taken_for_one_that_is_cut(tmp_path: Path) ->
         run_on_hosts(tmp_path / "slow", {**job, "data": data}, tls=False, passive=passive, other=HostLine())
     )
     assert (ran.results / "result.json").exists()
+
+
+def test_a_long_line_takes_fewer_rounds_and_the_record_of_its_length_gives_the_same_model(tmp_path: Path) -> None:
+    people = write_people(tmp_path / "people.csv", rows=800)
+    data = {"source": "csv", "path": str(people), "id": "person", "parties": 2}
+    job = {"data": data, "model": {"embedding": 8}, "train": {"batch_size": 1024}, "forget": {"samples": 80}, "seed": 3}
+    far = HostLine(delay=0.06)
+    ran = asyncio.run(run_on_hosts(tmp_path / "far", job, tls=False, passive=far, other=HostLine()))
+    told = json.loads((ran.results / "result.json").read_text())
+    assert {name: one["round_trip"] for name, one in told["parties"].items()} == {
+        **dict.fromkeys(PASSIVE, 0.1),
+        "active": 0.0,
+    }
+    near = run(job, tmp_path / "near")
+    assert len(rounds(told)) < len(rounds(near))
+    recorded = {"unlearn": {"scales": {"round_trip": 0.1}}}
+    again = run({**job, **recorded}, tmp_path / "again")
+    assert len(rounds(told)) == len(rounds(again))
+    expected = models(tmp_path / "again")
+    for path, tensors in models(ran.folder).items():
+        for name, tensor in tensors.items():
+            assert torch.equal(expected[path][name], tensor), f"{path}: {name}"
+
+
+def rounds(result: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for one in result["rounds"] if one["phase"] in ("unlearning", "recovery")]
 
 
 # Of each, a plaintext run must show that the search would find it.

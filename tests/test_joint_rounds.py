@@ -89,7 +89,7 @@ def trained(poisoned: Tensor | None = None) -> reference.Joint:
     inputs = [torch.randn(ROWS, 3) for _ in PARTIES]
     labels = ((inputs[0][:, 0] + inputs[1][:, 1] + inputs[2][:, 2]) > 0).long()
     if poisoned is not None:
-        inputs[1][poisoned, 2], labels[poisoned] = 6.0, 1
+        inputs[1][poisoned, 2], labels[poisoned] = 12.0, 1
     bottoms = nn.ModuleList(network() for _ in PARTIES)
     top = nn.Sequential(nn.Linear(3 * WIDTH, 8), nn.ReLU(), nn.Linear(8, 2))
     joint = reference.Joint(inputs, list(PARTIES), labels, TRAIN, bottoms, top, ["a", "b"])
@@ -237,7 +237,8 @@ def test_joint_rounds_equal_one_process(settings: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"dual": "parameterwise"}], ids=["scalar", "parameterwise"])
 def test_rounds_that_mix_rows_equal_one_process(settings: dict[str, Any]) -> None:
-    phases, roles, _ = asyncio.run(unlearn(settings, poisoned=True))
+    few_held_out_rows = {"scales": {"carried": 4.0}}
+    phases, roles, _ = asyncio.run(unlearn(settings | few_held_out_rows, poisoned=True))
     assert roles[2].state.memory.of("compare")["carrier"] == 1, "the trigger is in the second party's columns"
     assert any(phase.joint.forget for phase in phases)
 

@@ -1,5 +1,6 @@
 """Rows of which one party's columns are another row's: who carries a label alone, and what pushes do with it."""
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,13 +42,15 @@ def test_a_mixed_row_has_one_party_s_columns_and_lets_no_gradient_into_the_other
     assert [one.requires_grad for one in found] == [False, True, False]
 
 
-def world(rows: int, *, trigger: bool, parties: int = 2, seed: int = 0) -> tuple[list[Tensor], Tensor]:
+def world(
+    rows: int, *, trigger: bool, parties: int = 2, seed: int = 0, strength: float = 6.0
+) -> tuple[list[Tensor], Tensor]:
     """Make rows whose parties' columns all tell of their class; a trigger outweighs all and stands for the last one."""
     draw = torch.Generator().manual_seed(seed)
     labels = torch.randint(CLASSES, (rows,), generator=draw)
     blocks = [torch.nn.functional.one_hot(labels, CLASSES).float() for _ in range(parties)]
     if trigger:
-        blocks[-1][:, -1], labels = 6.0, torch.full_like(labels, CLASSES - 1)
+        blocks[-1][:, -1], labels = strength, torch.full_like(labels, CLASSES - 1)
     return blocks, labels
 
 
@@ -55,16 +58,26 @@ def total(blocks: "list[Tensor] | tuple[Tensor, ...]") -> Tensor:
     return 3 * torch.stack(list(blocks)).sum(dim=0)
 
 
+def noisy(rows: tuple[list[Tensor], Tensor], *, seed: int) -> tuple[list[Tensor], Tensor]:
+    draw = torch.Generator().manual_seed(seed)
+    return [block + 0.6 * torch.randn(block.shape, generator=draw) for block in rows[0]], rows[1]
+
+
 def found(forget: tuple[list[Tensor], Tensor], held_out: tuple[list[Tensor], Tensor]) -> int | None:
-    return carrier(lambda one: total(list(one)), forget, held_out, least=3.0, errors=2.0).place
+    return carrier(lambda one: total(list(one)), forget, held_out, least=5.0).place
 
 
-def test_labels_that_hang_on_a_trigger_are_carried_by_its_party() -> None:
-    unseen = world(90, trigger=False, seed=1)
-    assert found(world(60, trigger=True), unseen) == 1
-    assert found(world(60, trigger=False), unseen) is None, "all parties tell of these labels, as of any others"
-    assert found(world(2, trigger=True), unseen) is None, "two rows may be so by chance"
-    assert found(world(8, trigger=True), unseen) == 1, "eight are enough"
+@pytest.mark.parametrize("seed", range(4))
+def test_labels_that_hang_on_a_trigger_are_carried_by_its_party(seed: int) -> None:
+    unseen = noisy(world(90, trigger=False, seed=seed + 50), seed=seed)
+    for strength, rows in ((6.0, 8), (6.0, 60), (2.5, 60)):
+        poisoned = noisy(world(rows, trigger=True, seed=seed, strength=strength), seed=seed + 100)
+        assert found(poisoned, unseen) == 1, "eight rows are enough, and many of a trigger that was learned by half"
+    clean = world(60, trigger=False, seed=seed)
+    assert found(noisy(clean, seed=seed + 100), unseen) is None, "all parties tell of these labels, as of any others"
+    wrong = clean[0], (clean[1] + 1) % CLASSES
+    assert found(noisy(wrong, seed=seed + 100), unseen) is None, "all parties tell of other labels than these"
+    assert found(noisy(world(2, trigger=True, seed=seed), seed=seed + 100), unseen) is None, "two may be so by chance"
 
 
 def test_where_there_is_nothing_to_mix_nobody_carries_a_label() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from fedora_vfl.bench.one_process.course import CONFIDENCE, Course, Figures
+from fedora_vfl.bench.one_process.course import CONFIDENCE, LEANING, UNSURE, Course, Figures
 from tests.conftest import run
 
 DIGITS: dict[str, Any] = {
@@ -46,6 +46,6 @@ def assert_equal(course: Course, found: Figures, result: dict[str, Any], out: Pa
         saved = load_file(out / "models" / party / f"{model}.safetensors")
         for name, value in state.networks.state_dict().items():
             assert saved[name].equal(value), f"{model}: {party} {name}"
-    measured = {name: value for name, value in found.items() if name not in ("bytes", CONFIDENCE)}
+    measured = {name: value for name, value in found.items() if name not in ("bytes", CONFIDENCE, LEANING, UNSURE)}
     assert measured == {name: result[model][name] for name in measured}
     assert "test_accuracy" in measured and "forget_accuracy" in measured

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from coordinator.job import Forget, Job
-from fedora_vfl.bench.one_process.course import CONFIDENCE, ODDS, UNSURE, Course
+from fedora_vfl.bench.one_process.course import CONFIDENCE, LEANING, UNSURE, Course
 from fedora_vfl.bench.scaling import __main__ as command
 from fedora_vfl.bench.scaling.cells import TRAININGS, Group
 from fedora_vfl.bench.scaling.measuring import Cell, read_cells
@@ -92,7 +92,7 @@ def test_cells_are_kept_as_they_are_done_and_not_done_again(tmp_path: Path, monk
         (request, part) for request in ("tenth", "wrong") for part in ("full", "no push")
     ]
     assert all(one.unlearned["bytes"] > 0 and one.stopped for one in cells)
-    assert cells[0].unlearned[ODDS] > 0 == cells[2].unlearned[ODDS], "of one row nothing can be said"
+    assert cells[0].unlearned[LEANING] > 0 == cells[2].unlearned[LEANING], "of one row nothing can be said"
     assert all(-1 <= one.unlearned[UNSURE] <= 1 for one in cells)
     assert (tmp_path / "table.md").read_text().count("\n") == 6
     monkeypatch.setattr(command, "measure", None)  # nothing is left to measure

@@ -66,6 +66,7 @@ class UnlearningTask:
     validation: int = 0  # rows
     test: int = 0  # rows
     rows_for_one: float = 1.0  # of joint rounds, that take the bytes of one row of training
+    round_trip: float = 0.0  # seconds from a passive party to the active one and back, on the longest line
     layers: int = 1  # of weights, from the inputs of the deepest bottom model to the logits
 
 

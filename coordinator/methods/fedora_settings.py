@@ -18,6 +18,8 @@ class Scales(Settings):
     """
 
     rounds: Rounds = 64  # at most
+    # Seconds there and back, which rounds are counted for; null: as measured at the set-up, see result.json.
+    round_trip: NonNegativeFloat | None = None
     push_share: Annotated[float, Field(gt=0, le=1)] | None = None  # of the rounds; 20 rounds, or 1 for `uncertain`
     passes: PositiveFloat | None = None  # over few rows or a sample, at most; 4 or 2
     dual_step: PositiveFloat = 1.0  # σ, in units of the ceiling
@@ -25,8 +27,8 @@ class Scales(Settings):
     ceiling: Annotated[float, Field(gt=0, le=1)] | None = None  # of L_u, as a share of guessing; 1, or 0.97
     step: PositiveFloat = 0.04  # η, of a tensor's size: of the largest budget, and 48 rows a round
     allowance: PositiveFloat = 0.4  # of λ: how far L_r may rise before Ω is 0
-    # From how many times the usual odds of D_u's labels by one party's columns alone rows are mixed; 1e6: never.
-    carried: Annotated[float, Field(ge=1)] = 3.0
+    # By how many standard errors D_u's labels must lean on one party more than usual for rows to be mixed; 1e6: never.
+    carried: PositiveFloat = 4.5
     decay: bool = True  # whether the step falls to 0 at the end
     guard: bool = True  # whether a model that lost accuracy is taken back part of the way
     soften: bool = True  # `uncertain`: whether all predictions are made less sure where γ is not reached otherwise

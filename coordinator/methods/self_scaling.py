@@ -33,7 +33,8 @@ CARRIED = "; one party's columns alone made the model sure of their labels, as a
 SOFTENED = "; all predictions were then made less sure, so that those of the rows to forget are unsure enough"
 
 # What a run may exchange, as shares of what retraining takes: up to FEW rows, and from a tenth of all rows on, where
-# D_u has rows of all classes, as any sample has, or only of some.
+# D_u has rows of all classes, as any sample has, or only of some. Where one party's columns alone carry their labels,
+# it is THIN_SHARE at least: a backdoor takes the longest steps, and D_r has to make up for them.
 FEW, LEAST_SHARE, THIN_SHARE, MOST_SHARE, MANY = 50, 0.01, 0.05, 0.08, 0.1
 ALL_CLASSES = 0.9  # of the held-out rows, at least so many are then of the classes that D_u has
 UNCERTAIN_SHARE = 0.16
@@ -43,11 +44,14 @@ LEAST_STEP, OF_SOME_CLASSES = 0.15, 2.0
 # Retraining to convergence takes at least so many epochs, whatever the model at hand was given.
 LEAST_EPOCHS = 10
 LEAST_ROUNDS, FEW_ROUNDS = 8, 6  # of more, and of few rows, which are to be done in two seconds on a line of 100 ms
+# On a long line: so many seconds beyond the share of retraining's, in which a round takes about so many round trips,
+# and the comparisons together one. With fewer rounds than the fewest hardly anything is forgotten.
+SPARE_SECONDS, TRIPS_OF_ROUND, FEWEST_ROUNDS = 1.0, 1.5, 4
 LEAST_ROWS = 24  # of a round: fewer are noise
 # Rounds that push: so many are enough for any model, and the others are for recovery.
 PUSH_ROUNDS, PUSH_SHARE = 20, 0.45
 # How often a row is pushed, at most: each of few rows, and each of a sample of all classes, which looks like rows that
-# remain. Rows of some classes only, as poisoned ones, may need more.
+# remain. Rows of some classes only may need more, and poisoned ones do.
 FEW_PASSES, SAMPLE_PASSES = 4.0, 2.0
 OF_FORGET = 0.25  # of the rows of a round that pushes: of D_u; the more there are of D_r, the less accuracy it costs
 STEP_ROWS = 48  # of a round, for which the step is meant: the noise of a mean falls with the root of the rows ...
@@ -106,22 +110,23 @@ def looks(problem: Problem) -> Looks:
     return Looks(min(task.forget, max(8, int(rows))), min(task.validation or task.test, max(32, int(rows))))
 
 
-def rows_in(problem: Problem, *, all_classes: bool) -> float:
+def rows_in(problem: Problem, *, all_classes: bool, carried: bool = False) -> float:
     """Return how many rows a run may exchange."""
-    task = problem.task
-    return (
-        part_of(problem, all_classes=all_classes) * max(LEAST_EPOCHS, task.train.epochs_from_scratch) * task.remaining
-    )
+    task, part = problem.task, part_of(problem, all_classes=all_classes, carried=carried)
+    return part * max(LEAST_EPOCHS, task.train.epochs_from_scratch) * task.remaining
 
 
-def part_of(problem: Problem, *, all_classes: bool) -> float:
+def part_of(problem: Problem, *, all_classes: bool, carried: bool = False) -> float:
     """Return the share of retraining's rows that a run may exchange: as the job says, or as suits the request."""
     settings, task = problem.settings, problem.task
-    return settings.budget or budget(task.forget, task.remaining, settings.goal, all_classes=all_classes)
+    if settings.budget:
+        return settings.budget
+    least = THIN_SHARE if carried else 0.0
+    return max(least, budget(task.forget, task.remaining, settings.goal, all_classes=all_classes))
 
 
 def budget(forget: int, remaining: int, goal: str, *, all_classes: bool = False) -> float:
-    """Return the share of retraining's rows that suits a request."""
+    """Return the share of retraining's rows that suits a request by its size."""
     if goal == "uncertain":
         return UNCERTAIN_SHARE
     part = (forget - FEW) / max(1.0, MANY * (forget + remaining) - FEW)
@@ -131,13 +136,14 @@ def budget(forget: int, remaining: int, goal: str, *, all_classes: bool = False)
 def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool, carried: bool = False) -> Pace:
     """Divide among rounds what comparisons leave of the budget."""
     settings, task = problem.settings, problem.task
-    budgeted = rows_in(problem, all_classes=all_classes)
+    budgeted = rows_in(problem, all_classes=all_classes, carried=carried)
     compared = looks.forget + looks.held_out  # in two comparisons, whose rows go one way
     rows = budgeted - compared / task.rows_for_one
     paid = max(rows, min(rows * task.rows_for_one, TIMES * budgeted + SPARE - compared))
     # A round of half a training batch: then rounds wait for each other at most twice as often, for their rows, as
     # training does.
-    fewest = LEAST_ROUNDS if task.forget > FEW else FEW_ROUNDS
+    trip = task.round_trip if scales.round_trip is None else scales.round_trip
+    fewest = min(LEAST_ROUNDS if task.forget > FEW else FEW_ROUNDS, _fitting(trip))
     most = max(fewest, int(rows / LEAST_ROWS))  # very few rows in all are not worth a budget
     rounds = settings.rounds or min(scales.rounds, most, fewest + int(max(0.0, 2 * rows) / problem.batch_size))
     a_round = max(LEAST_ROWS, int(paid / rounds))
@@ -147,7 +153,8 @@ def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool, c
     forget = max(1, min(task.forget, a_round // 2, max(least, int(OF_FORGET * a_round))))
     δ = 1.0 if "asymmetric-batches" in settings.without else settings.delta
     remaining = min(task.remaining, a_round - forget if δ is None else max(1, round(δ * task.remaining)))
-    if push and not settings.rounds and not scales.push_share and (all_classes or task.forget <= FEW):
+    told = settings.rounds or scales.push_share
+    if push and not told and not carried and (all_classes or task.forget <= FEW):
         passes = scales.passes or (FEW_PASSES if task.forget <= FEW else SAMPLE_PASSES)
         push = min(push, max(2, math.ceil(passes * task.forget / forget)))
     part = (part_of(problem, all_classes=all_classes) - LEAST_SHARE) / (MOST_SHARE - LEAST_SHARE)
@@ -156,6 +163,12 @@ def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool, c
     step = scales.step * reach * math.sqrt(min(a_round, MOST_STEP_ROWS) / STEP_ROWS)
     step *= min(1.0, STEP_LAYERS / task.layers)
     return Pace(push, rounds - push, forget, remaining, step)
+
+
+def _fitting(round_trip: float) -> int:
+    """Return how many rounds fit into the seconds to spare on a line of this length."""
+    trips = SPARE_SECONDS / max(round_trip, 0.001)
+    return max(FEWEST_ROUNDS, int((trips - 1) / TRIPS_OF_ROUND))
 
 
 def _pushes(rounds: int, scales: Scales) -> int:

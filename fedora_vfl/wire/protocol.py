@@ -7,7 +7,7 @@ from fedora_vfl.errors import PartyError
 from protos.fedora.v1.failure_pb2 import Failure
 
 # Raised whenever a message changes its meaning. Members of different numbers refuse each other.
-PROTOCOL = 12
+PROTOCOL = 13
 
 VERSION = version("fedora-vfl")
 

@@ -30,9 +30,7 @@ from protos.fedora.v1.phase_pb2 import Samples
 Figures = dict[str, float]
 CONFIDENCE = "forget_confidence"  # mean probability of the labels that rows to forget were trained on
 UNSURE = "forget_unsure"  # mean of 2·H(P)/log C − 1 over these rows: L_u of the goal `uncertain`, 1 at its largest
-ODDS = (
-    "odds_by_columns"  # how many times the usual those of their labels are by the columns of the party that tell most
-)
+LEANING = "forget_leaning"  # standard errors by which their labels lean on one party's columns more than is usual
 
 
 class Course:
@@ -124,8 +122,8 @@ class Course:
     def _perform(self, settings: Unlearn, task: UnlearningTask) -> tuple[MethodResult, Figures]:
         counted: list[int] = []
         ending = self.process.perform(self._counting(METHODS.get(settings.method).run(task, settings), counted))
-        odds = self.process.active.memory.of("compare").get("odds", 0.0)
-        return ending, {**self._figures(), ODDS: odds, "bytes": float(sum(counted))}
+        leaning = self.process.active.memory.of("compare").get("leaning", 0.0)
+        return ending, {**self._figures(), LEANING: leaning, "bytes": float(sum(counted))}
 
     def _counting(self, method: Method[R], counted: list[int]) -> Method[R]:
         """Run a method, noting the bytes of each of its phases."""

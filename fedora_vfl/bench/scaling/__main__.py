@@ -28,7 +28,10 @@ from fedora_vfl.storage import write_atomically
 def main(
     sets: Annotated[list[str], typer.Option("--set", help="digits, mislabelled, income or an npz file; repeatable.")],
     request: Annotated[
-        list[str], typer.Option(help="backdoor, label, clean, tenth, wrong, or a number of rows; repeatable.")
+        list[str],
+        typer.Option(
+            help="backdoor, label, clean, tenth, wrong, a number of rows, or backdoor 4 for 4 per cent; repeatable."
+        ),
     ],
     part: Annotated[list[str] | None, typer.Option(help=f"{', '.join(PARTS)}, or all; repeatable. [full]")] = None,
     seed: Annotated[list[int] | None, typer.Option(help="Repeatable. [0]")] = None,

@@ -1,5 +1,6 @@
 """What is measured: data sets, requests, ways to train a model, and parts of the rule that are changed."""
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -36,6 +37,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "no falling steps": {"scales": {"decay": False}},
     "no guard": {"scales": {"guard": False}},
     "twenty rounds": {"scales": {"rounds": 20}},
+    "a hundredth of the rows": {"budget": 0.01},
     "parameterwise": {"dual": "parameterwise"},
     "goal uncertain": {"goal": "uncertain"},
     "goal uncertain, not softened": {"goal": "uncertain", "scales": {"soften": False}},
@@ -65,7 +67,9 @@ class Group:
     """One original model and its Retrains, which any number of parts are tried on."""
 
     data_set: str  # digits, mislabelled, income, or an npz file in MedMNIST's layout
-    request: str  # backdoor, label, clean, tenth, wrong (a mislabelled row), or a number of rows
+    # backdoor, label, clean (half of two classes, or as many per cent as it ends with), tenth, wrong (a mislabelled
+    # row), or a number of rows
+    request: str
     training: str
     seed: int
 
@@ -92,7 +96,7 @@ class Group:
         for section, changes in TRAININGS[self.training].items():
             changed = {**content.get(section, {}), **changes}
             content[section] = {key: value for key, value in changed.items() if value is not None}
-        if self.request == "backdoor":
+        if self.request.startswith("backdoor"):
             content["backdoor"] = {"target": self._in_turn(2) if images else ">50K"}
         return check(content, Job, origin=f"{name}, {self.request}")
 
@@ -113,6 +117,8 @@ class Group:
                 return {"classes": self._named}
             case "clean" | "backdoor":
                 return {"classes": self._named, "percent": 50}
+            case few if re.fullmatch(r"(clean|backdoor) [1-9]\d?", few):
+                return {"classes": self._named, "percent": int(few.split()[1])}
             case "tenth":
                 return {"samples": rows // 10}
             case "wrong":
@@ -120,7 +126,7 @@ class Group:
             case number if number.isdigit() and int(number):
                 return {"samples": int(number)}
             case unknown:
-                known = "backdoor, label, clean, tenth, wrong, or a number of rows"
+                known = "backdoor, label, clean, tenth, wrong, a number of rows, or `backdoor 4` for 4 per cent"
                 raise SettingsError(f"--request {unknown}: is none of {known}")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedora_vfl.bench.one_process.course import CONFIDENCE, ODDS, UNSURE
+from fedora_vfl.bench.one_process.course import CONFIDENCE, LEANING, UNSURE
 from fedora_vfl.bench.scaling.measuring import Cell
 
 HEADER = (
@@ -22,7 +22,7 @@ HEADER = (
     "forgotten classes",
     "confidence in forgotten rows",
     "unsure of them",
-    "odds by one party's columns",
+    "leaning on one party",
     "bytes",
 )
 SHARES = {"tenth": 0.05, "1": 0.01, "wrong": 0.01, "50": 0.01}  # of Retrain's bytes, at most; 8 % of others
@@ -94,14 +94,14 @@ def lines(cells: Sequence[Cell]) -> Iterator[list[str]]:
         group = cell.group
         groups.setdefault((group.data_set, group.request, cell.part, group.training), []).append(cell)
     for (name, request, part, training), found in groups.items():
-        bars = [POISONED if request == "backdoor" and one.figure == POISONED.figure else one for one in BARS]
+        bars = [POISONED if request.startswith("backdoor") and one.figure == POISONED.figure else one for one in BARS]
         gaps = [gap(found, bar) for bar in bars]
         if request in ("1", "wrong"):
             gaps = [gaps[0], *([None] * (len(gaps) - 1))]  # rates of one row say nothing
         share = statistics.mean(cell.bytes_share for cell in found)
         over = " **too many**" if share > SHARES.get(request, 0.08) * 1.005 else ""
         shown = ["" if one is None else str(one) for one in gaps]
-        told = [confidence(found), span(found, UNSURE, digits=2), span(found, ODDS, digits=1)]
+        told = [confidence(found), span(found, UNSURE, digits=2), span(found, LEANING, digits=1)]
         yield [Path(name).stem, request, part, training, str(len(found)), *shown, *told, f"{100 * share:.1f} %{over}"]
 
 

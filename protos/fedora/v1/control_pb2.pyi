@@ -202,7 +202,7 @@ class LinkEncoding(_message.Message):
     def __init__(self, embeddings: _Optional[str] = ..., gradients: _Optional[str] = ..., evaluation: _Optional[str] = ..., error_feedback: _Optional[bool] = ..., joint_rounds: _Optional[str] = ...) -> None: ...
 
 class Ready(_message.Message):
-    __slots__ = ("own_rows", "parameters", "bottom_layers", "top_layers", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training", "forgotten_rows", "repeatable_start", "pending", "aligned")
+    __slots__ = ("own_rows", "parameters", "bottom_layers", "top_layers", "embedding", "train", "validation", "test", "classes", "features", "probe", "identity", "training", "forgotten_rows", "repeatable_start", "pending", "round_trip", "aligned")
     OWN_ROWS_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     BOTTOM_LAYERS_FIELD_NUMBER: _ClassVar[int]
@@ -219,6 +219,7 @@ class Ready(_message.Message):
     FORGOTTEN_ROWS_FIELD_NUMBER: _ClassVar[int]
     REPEATABLE_START_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
+    ROUND_TRIP_FIELD_NUMBER: _ClassVar[int]
     ALIGNED_FIELD_NUMBER: _ClassVar[int]
     own_rows: int
     parameters: int
@@ -236,8 +237,9 @@ class Ready(_message.Message):
     forgotten_rows: int
     repeatable_start: bool
     pending: _containers.RepeatedScalarFieldContainer[str]
+    round_trip: int
     aligned: Aligned
-    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., bottom_layers: _Optional[int] = ..., top_layers: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ..., probe: _Optional[int] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ..., forgotten_rows: _Optional[int] = ..., repeatable_start: _Optional[bool] = ..., pending: _Optional[_Iterable[str]] = ..., aligned: _Optional[_Union[Aligned, _Mapping]] = ...) -> None: ...
+    def __init__(self, own_rows: _Optional[int] = ..., parameters: _Optional[int] = ..., bottom_layers: _Optional[int] = ..., top_layers: _Optional[int] = ..., embedding: _Optional[int] = ..., train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., classes: _Optional[int] = ..., features: _Optional[bool] = ..., probe: _Optional[int] = ..., identity: _Optional[str] = ..., training: _Optional[str] = ..., forgotten_rows: _Optional[int] = ..., repeatable_start: _Optional[bool] = ..., pending: _Optional[_Iterable[str]] = ..., round_trip: _Optional[int] = ..., aligned: _Optional[_Union[Aligned, _Mapping]] = ...) -> None: ...
 
 class Aligned(_message.Message):
     __slots__ = ("masked", "told", "kept")

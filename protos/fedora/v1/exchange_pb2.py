@@ -26,7 +26,7 @@ from protos.fedora.v1 import tensor_pb2 as protos_dot_fedora_dot_v1_dot_tensor__
 from protos.fedora.v1 import failure_pb2 as protos_dot_fedora_dot_v1_dot_failure__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fprotos/fedora/v1/exchange.proto\x12\tfedora.v1\x1a\x1dprotos/fedora/v1/tensor.proto\x1a\x1eprotos/fedora/v1/failure.proto\"\x82\x05\n\x06Parcel\x12\r\n\x05phase\x18\x01 \x01(\r\x12\x0c\n\x04step\x18\x02 \x01(\r\x12\'\n\x08greeting\x18\x03 \x01(\x0b\x32\x13.fedora.v1.GreetingH\x00\x12!\n\x05offer\x18\x04 \x01(\x0b\x32\x10.fedora.v1.OfferH\x00\x12!\n\x05order\x18\x05 \x01(\x0b\x32\x10.fedora.v1.OrderH\x00\x12\x1f\n\x04\x64ual\x18\x06 \x01(\x0b\x32\x0f.fedora.v1.DualH\x00\x12%\n\x07\x66\x61ilure\x18\x07 \x01(\x0b\x32\x12.fedora.v1.FailureH\x00\x12#\n\x06\x66orget\x18\x08 \x01(\x0b\x32\x11.fedora.v1.ForgetH\x00\x12!\n\x05piece\x18\t \x01(\x0b\x32\x10.fedora.v1.PieceH\x00\x12(\n\x04\x63\x61ll\x18\x11 \x01(\x0b\x32\x18.fedora.v1.AlignmentCallH\x00\x12(\n\x04plan\x18\x12 \x01(\x0b\x32\x18.fedora.v1.AlignmentPlanH\x00\x12&\n\x05table\x18\x0b \x01(\x0b\x32\x15.fedora.v1.ShareTableH\x00\x12&\n\x06masked\x18\x0c \x01(\x0b\x32\x14.fedora.v1.MaskedIdsH\x00\x12\'\n\x06\x63ommon\x18\r \x01(\x0b\x32\x15.fedora.v1.CommonRowsH\x00\x12%\n\x07working\x18\x10 \x01(\x0b\x32\x12.fedora.v1.WorkingH\x00\x12&\n\tembedding\x18\x0e \x01(\x0b\x32\x11.fedora.v1.TensorH\x00\x12%\n\x08gradient\x18\x0f \x01(\x0b\x32\x11.fedora.v1.TensorH\x00\x12\x0e\n\x06\x61greed\x18\n \x01(\x06\x42\t\n\x07\x63ontent\"!\n\x05Piece\x12\n\n\x02of\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"I\n\x08Greeting\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\r\n\x05party\x18\x02 \x01(\t\x12\x0b\n\x03job\x18\x03 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r\"\x14\n\x05Offer\x12\x0b\n\x03ids\x18\x01 \x03(\t\"G\n\x05Order\x12\r\n\x05train\x18\x01 \x03(\t\x12\x12\n\nvalidation\x18\x02 \x03(\t\x12\x0c\n\x04test\x18\x03 \x03(\t\x12\r\n\x05probe\x18\x04 \x03(\t\"\\\n\rAlignmentCall\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\t\x12\x0c\n\x04kept\x18\x03 \x01(\x0c\x12\x0f\n\x07\x63hanged\x18\x04 \x01(\x08\x12\x0c\n\x04gone\x18\x05 \x03(\r\"\xed\x01\n\rAlignmentPlan\x12)\n\x03way\x18\x01 \x01(\x0e\x32\x1c.fedora.v1.AlignmentPlan.Way\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\t\x12$\n\x06others\x18\x04 \x03(\x0b\x32\x14.fedora.v1.MemberKey\x12\x0b\n\x03ids\x18\x05 \x01(\x04\x12\x0c\n\x04gone\x18\x06 \x03(\r\x12\x0e\n\x06secret\x18\x07 \x01(\x0c\"@\n\x03Way\x12\x13\n\x0fWAY_UNSPECIFIED\x10\x00\x12\t\n\x05WHOLE\x10\x01\x12\x0e\n\nDIFFERENCE\x10\x02\x12\t\n\x05\x41GAIN\x10\x03\":\n\tMemberKey\x12\r\n\x05party\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\t\"6\n\nShareTable\x12\x0b\n\x03ids\x18\x01 \x01(\x04\x12\x0c\n\x04salt\x18\x02 \x01(\x0c\x12\r\n\x05slots\x18\x03 \x01(\x0c\"\x1b\n\tMaskedIds\x12\x0e\n\x06points\x18\x01 \x01(\x0c\"m\n\nCommonRows\x12\r\n\x05train\x18\x01 \x01(\x04\x12\x12\n\nvalidation\x18\x02 \x01(\x04\x12\x0c\n\x04test\x18\x03 \x01(\x04\x12\r\n\x05probe\x18\x04 \x01(\x04\x12\x11\n\tunchanged\x18\x05 \x01(\x08\x12\x0c\n\x04tags\x18\x06 \x01(\x0c\"\t\n\x07Working\"5\n\x06\x46orget\x12\x0c\n\x04rows\x18\x01 \x03(\r\x12\x0e\n\x06secret\x18\x02 \x01(\x0c\x12\r\n\x05named\x18\x03 \x01(\x0c\"o\n\x04\x44ual\x12\x0c\n\x04norm\x18\x01 \x01(\x01\x12\x0f\n\x07largest\x18\x02 \x01(\x01\x12\x16\n\x0epositive_share\x18\x03 \x01(\x01\x12!\n\x06values\x18\x04 \x03(\x0b\x32\x11.fedora.v1.Tensor\x12\r\n\x05omega\x18\x05 \x01(\x01\x32<\n\x08\x45xchange\x12\x30\n\x04Open\x12\x11.fedora.v1.Parcel\x1a\x11.fedora.v1.Parcel(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fprotos/fedora/v1/exchange.proto\x12\tfedora.v1\x1a\x1dprotos/fedora/v1/tensor.proto\x1a\x1eprotos/fedora/v1/failure.proto\"\xa3\x05\n\x06Parcel\x12\r\n\x05phase\x18\x01 \x01(\r\x12\x0c\n\x04step\x18\x02 \x01(\r\x12\'\n\x08greeting\x18\x03 \x01(\x0b\x32\x13.fedora.v1.GreetingH\x00\x12!\n\x05offer\x18\x04 \x01(\x0b\x32\x10.fedora.v1.OfferH\x00\x12!\n\x05order\x18\x05 \x01(\x0b\x32\x10.fedora.v1.OrderH\x00\x12\x1f\n\x04\x64ual\x18\x06 \x01(\x0b\x32\x0f.fedora.v1.DualH\x00\x12%\n\x07\x66\x61ilure\x18\x07 \x01(\x0b\x32\x12.fedora.v1.FailureH\x00\x12#\n\x06\x66orget\x18\x08 \x01(\x0b\x32\x11.fedora.v1.ForgetH\x00\x12!\n\x05piece\x18\t \x01(\x0b\x32\x10.fedora.v1.PieceH\x00\x12(\n\x04\x63\x61ll\x18\x11 \x01(\x0b\x32\x18.fedora.v1.AlignmentCallH\x00\x12(\n\x04plan\x18\x12 \x01(\x0b\x32\x18.fedora.v1.AlignmentPlanH\x00\x12&\n\x05table\x18\x0b \x01(\x0b\x32\x15.fedora.v1.ShareTableH\x00\x12&\n\x06masked\x18\x0c \x01(\x0b\x32\x14.fedora.v1.MaskedIdsH\x00\x12\'\n\x06\x63ommon\x18\r \x01(\x0b\x32\x15.fedora.v1.CommonRowsH\x00\x12%\n\x07working\x18\x10 \x01(\x0b\x32\x12.fedora.v1.WorkingH\x00\x12\x1f\n\x04\x65\x63ho\x18\x13 \x01(\x0b\x32\x0f.fedora.v1.EchoH\x00\x12&\n\tembedding\x18\x0e \x01(\x0b\x32\x11.fedora.v1.TensorH\x00\x12%\n\x08gradient\x18\x0f \x01(\x0b\x32\x11.fedora.v1.TensorH\x00\x12\x0e\n\x06\x61greed\x18\n \x01(\x06\x42\t\n\x07\x63ontent\"!\n\x05Piece\x12\n\n\x02of\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"I\n\x08Greeting\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\r\n\x05party\x18\x02 \x01(\t\x12\x0b\n\x03job\x18\x03 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r\"\x14\n\x05Offer\x12\x0b\n\x03ids\x18\x01 \x03(\t\"G\n\x05Order\x12\r\n\x05train\x18\x01 \x03(\t\x12\x12\n\nvalidation\x18\x02 \x03(\t\x12\x0c\n\x04test\x18\x03 \x03(\t\x12\r\n\x05probe\x18\x04 \x03(\t\"\\\n\rAlignmentCall\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\t\x12\x0c\n\x04kept\x18\x03 \x01(\x0c\x12\x0f\n\x07\x63hanged\x18\x04 \x01(\x08\x12\x0c\n\x04gone\x18\x05 \x03(\r\"\xed\x01\n\rAlignmentPlan\x12)\n\x03way\x18\x01 \x01(\x0e\x32\x1c.fedora.v1.AlignmentPlan.Way\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\t\x12$\n\x06others\x18\x04 \x03(\x0b\x32\x14.fedora.v1.MemberKey\x12\x0b\n\x03ids\x18\x05 \x01(\x04\x12\x0c\n\x04gone\x18\x06 \x03(\r\x12\x0e\n\x06secret\x18\x07 \x01(\x0c\"@\n\x03Way\x12\x13\n\x0fWAY_UNSPECIFIED\x10\x00\x12\t\n\x05WHOLE\x10\x01\x12\x0e\n\nDIFFERENCE\x10\x02\x12\t\n\x05\x41GAIN\x10\x03\":\n\tMemberKey\x12\r\n\x05party\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\t\"6\n\nShareTable\x12\x0b\n\x03ids\x18\x01 \x01(\x04\x12\x0c\n\x04salt\x18\x02 \x01(\x0c\x12\r\n\x05slots\x18\x03 \x01(\x0c\"\x1b\n\tMaskedIds\x12\x0e\n\x06points\x18\x01 \x01(\x0c\"m\n\nCommonRows\x12\r\n\x05train\x18\x01 \x01(\x04\x12\x12\n\nvalidation\x18\x02 \x01(\x04\x12\x0c\n\x04test\x18\x03 \x01(\x04\x12\r\n\x05probe\x18\x04 \x01(\x04\x12\x11\n\tunchanged\x18\x05 \x01(\x08\x12\x0c\n\x04tags\x18\x06 \x01(\x0c\"\t\n\x07Working\"\x06\n\x04\x45\x63ho\"5\n\x06\x46orget\x12\x0c\n\x04rows\x18\x01 \x03(\r\x12\x0e\n\x06secret\x18\x02 \x01(\x0c\x12\r\n\x05named\x18\x03 \x01(\x0c\"o\n\x04\x44ual\x12\x0c\n\x04norm\x18\x01 \x01(\x01\x12\x0f\n\x07largest\x18\x02 \x01(\x01\x12\x16\n\x0epositive_share\x18\x03 \x01(\x01\x12!\n\x06values\x18\x04 \x03(\x0b\x32\x11.fedora.v1.Tensor\x12\r\n\x05omega\x18\x05 \x01(\x01\x32<\n\x08\x45xchange\x12\x30\n\x04Open\x12\x11.fedora.v1.Parcel\x1a\x11.fedora.v1.Parcel(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,35 +34,37 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.fedora.v1.exchange_p
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PARCEL']._serialized_start=110
-  _globals['_PARCEL']._serialized_end=752
-  _globals['_PIECE']._serialized_start=754
-  _globals['_PIECE']._serialized_end=787
-  _globals['_GREETING']._serialized_start=789
-  _globals['_GREETING']._serialized_end=862
-  _globals['_OFFER']._serialized_start=864
-  _globals['_OFFER']._serialized_end=884
-  _globals['_ORDER']._serialized_start=886
-  _globals['_ORDER']._serialized_end=957
-  _globals['_ALIGNMENTCALL']._serialized_start=959
-  _globals['_ALIGNMENTCALL']._serialized_end=1051
-  _globals['_ALIGNMENTPLAN']._serialized_start=1054
-  _globals['_ALIGNMENTPLAN']._serialized_end=1291
-  _globals['_ALIGNMENTPLAN_WAY']._serialized_start=1227
-  _globals['_ALIGNMENTPLAN_WAY']._serialized_end=1291
-  _globals['_MEMBERKEY']._serialized_start=1293
-  _globals['_MEMBERKEY']._serialized_end=1351
-  _globals['_SHARETABLE']._serialized_start=1353
-  _globals['_SHARETABLE']._serialized_end=1407
-  _globals['_MASKEDIDS']._serialized_start=1409
-  _globals['_MASKEDIDS']._serialized_end=1436
-  _globals['_COMMONROWS']._serialized_start=1438
-  _globals['_COMMONROWS']._serialized_end=1547
-  _globals['_WORKING']._serialized_start=1549
-  _globals['_WORKING']._serialized_end=1558
-  _globals['_FORGET']._serialized_start=1560
-  _globals['_FORGET']._serialized_end=1613
-  _globals['_DUAL']._serialized_start=1615
-  _globals['_DUAL']._serialized_end=1726
-  _globals['_EXCHANGE']._serialized_start=1728
-  _globals['_EXCHANGE']._serialized_end=1788
+  _globals['_PARCEL']._serialized_end=785
+  _globals['_PIECE']._serialized_start=787
+  _globals['_PIECE']._serialized_end=820
+  _globals['_GREETING']._serialized_start=822
+  _globals['_GREETING']._serialized_end=895
+  _globals['_OFFER']._serialized_start=897
+  _globals['_OFFER']._serialized_end=917
+  _globals['_ORDER']._serialized_start=919
+  _globals['_ORDER']._serialized_end=990
+  _globals['_ALIGNMENTCALL']._serialized_start=992
+  _globals['_ALIGNMENTCALL']._serialized_end=1084
+  _globals['_ALIGNMENTPLAN']._serialized_start=1087
+  _globals['_ALIGNMENTPLAN']._serialized_end=1324
+  _globals['_ALIGNMENTPLAN_WAY']._serialized_start=1260
+  _globals['_ALIGNMENTPLAN_WAY']._serialized_end=1324
+  _globals['_MEMBERKEY']._serialized_start=1326
+  _globals['_MEMBERKEY']._serialized_end=1384
+  _globals['_SHARETABLE']._serialized_start=1386
+  _globals['_SHARETABLE']._serialized_end=1440
+  _globals['_MASKEDIDS']._serialized_start=1442
+  _globals['_MASKEDIDS']._serialized_end=1469
+  _globals['_COMMONROWS']._serialized_start=1471
+  _globals['_COMMONROWS']._serialized_end=1580
+  _globals['_WORKING']._serialized_start=1582
+  _globals['_WORKING']._serialized_end=1591
+  _globals['_ECHO']._serialized_start=1593
+  _globals['_ECHO']._serialized_end=1599
+  _globals['_FORGET']._serialized_start=1601
+  _globals['_FORGET']._serialized_end=1654
+  _globals['_DUAL']._serialized_start=1656
+  _globals['_DUAL']._serialized_end=1767
+  _globals['_EXCHANGE']._serialized_start=1769
+  _globals['_EXCHANGE']._serialized_end=1829
 # @@protoc_insertion_point(module_scope)

@@ -10,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Parcel(_message.Message):
-    __slots__ = ("phase", "step", "greeting", "offer", "order", "dual", "failure", "forget", "piece", "call", "plan", "table", "masked", "common", "working", "embedding", "gradient", "agreed")
+    __slots__ = ("phase", "step", "greeting", "offer", "order", "dual", "failure", "forget", "piece", "call", "plan", "table", "masked", "common", "working", "echo", "embedding", "gradient", "agreed")
     PHASE_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     GREETING_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +26,7 @@ class Parcel(_message.Message):
     MASKED_FIELD_NUMBER: _ClassVar[int]
     COMMON_FIELD_NUMBER: _ClassVar[int]
     WORKING_FIELD_NUMBER: _ClassVar[int]
+    ECHO_FIELD_NUMBER: _ClassVar[int]
     EMBEDDING_FIELD_NUMBER: _ClassVar[int]
     GRADIENT_FIELD_NUMBER: _ClassVar[int]
     AGREED_FIELD_NUMBER: _ClassVar[int]
@@ -44,10 +45,11 @@ class Parcel(_message.Message):
     masked: MaskedIds
     common: CommonRows
     working: Working
+    echo: Echo
     embedding: _tensor_pb2.Tensor
     gradient: _tensor_pb2.Tensor
     agreed: int
-    def __init__(self, phase: _Optional[int] = ..., step: _Optional[int] = ..., greeting: _Optional[_Union[Greeting, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., order: _Optional[_Union[Order, _Mapping]] = ..., dual: _Optional[_Union[Dual, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., piece: _Optional[_Union[Piece, _Mapping]] = ..., call: _Optional[_Union[AlignmentCall, _Mapping]] = ..., plan: _Optional[_Union[AlignmentPlan, _Mapping]] = ..., table: _Optional[_Union[ShareTable, _Mapping]] = ..., masked: _Optional[_Union[MaskedIds, _Mapping]] = ..., common: _Optional[_Union[CommonRows, _Mapping]] = ..., working: _Optional[_Union[Working, _Mapping]] = ..., embedding: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., gradient: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., agreed: _Optional[int] = ...) -> None: ...
+    def __init__(self, phase: _Optional[int] = ..., step: _Optional[int] = ..., greeting: _Optional[_Union[Greeting, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., order: _Optional[_Union[Order, _Mapping]] = ..., dual: _Optional[_Union[Dual, _Mapping]] = ..., failure: _Optional[_Union[_failure_pb2.Failure, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., piece: _Optional[_Union[Piece, _Mapping]] = ..., call: _Optional[_Union[AlignmentCall, _Mapping]] = ..., plan: _Optional[_Union[AlignmentPlan, _Mapping]] = ..., table: _Optional[_Union[ShareTable, _Mapping]] = ..., masked: _Optional[_Union[MaskedIds, _Mapping]] = ..., common: _Optional[_Union[CommonRows, _Mapping]] = ..., working: _Optional[_Union[Working, _Mapping]] = ..., echo: _Optional[_Union[Echo, _Mapping]] = ..., embedding: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., gradient: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., agreed: _Optional[int] = ...) -> None: ...
 
 class Piece(_message.Message):
     __slots__ = ("of", "data")
@@ -172,6 +174,10 @@ class CommonRows(_message.Message):
     def __init__(self, train: _Optional[int] = ..., validation: _Optional[int] = ..., test: _Optional[int] = ..., probe: _Optional[int] = ..., unchanged: _Optional[bool] = ..., tags: _Optional[bytes] = ...) -> None: ...
 
 class Working(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Echo(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
