@@ -48,8 +48,9 @@ LEAST_ROUNDS, FEW_ROUNDS = 8, 6  # of more, and of few rows, which are to be don
 # and the comparisons together one. With fewer rounds than the fewest hardly anything is forgotten.
 SPARE_SECONDS, TRIPS_OF_ROUND, FEWEST_ROUNDS = 1.0, 1.5, 4
 LEAST_ROWS = 24  # of a round: fewer are noise
-# Rounds that push: so many are enough for any model, and the others are for recovery.
-PUSH_ROUNDS, PUSH_SHARE = 20, 0.45
+# Rounds that push, while the others are for recovery: so many are enough for a sample, or for a backdoor. Half a class
+# has taught more than its rows, what rows of its class look like, and takes more.
+PUSH_ROUNDS, PUSH_SHARE, PUSH_SHARE_OF_CLASSES = 20, 0.45, 0.6
 # How often a row is pushed, at most: each of few rows, and each of a sample of all classes, which looks like rows that
 # remain. Rows of some classes only may need more, and poisoned ones do.
 FEW_PASSES, SAMPLE_PASSES = 4.0, 2.0
@@ -147,7 +148,8 @@ def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool, c
     most = max(fewest, int(rows / LEAST_ROWS))  # very few rows in all are not worth a budget
     rounds = settings.rounds or min(scales.rounds, most, fewest + int(max(0.0, 2 * rows) / problem.batch_size))
     a_round = max(LEAST_ROWS, int(paid / rounds))
-    push = 0 if "unlearning-loss" in settings.without else _pushes(rounds, scales)
+    classes = task.forget > FEW and not (all_classes or carried)
+    push = 0 if "unlearning-loss" in settings.without else _pushes(rounds, scales, of_classes=classes)
     # A model that follows from the labels of very few rows is one that a careful party says nothing of.
     least = math.ceil(FEW / max(1, push)) if task.forget > FEW else 1
     forget = max(1, min(task.forget, a_round // 2, max(least, int(OF_FORGET * a_round))))
@@ -171,10 +173,10 @@ def _fitting(round_trip: float) -> int:
     return max(FEWEST_ROUNDS, int((trips - 1) / TRIPS_OF_ROUND))
 
 
-def _pushes(rounds: int, scales: Scales) -> int:
-    """Return how many rounds push."""
-    if scales.push_share:
-        return math.ceil(scales.push_share * rounds)
+def _pushes(rounds: int, scales: Scales, *, of_classes: bool) -> int:
+    """Return how many rounds push; `of_classes` are clean rows of some classes only, and not few."""
+    if scales.push_share or of_classes:
+        return math.ceil((scales.push_share or PUSH_SHARE_OF_CLASSES) * rounds)
     return min(PUSH_ROUNDS, math.ceil(PUSH_SHARE * rounds))
 
 

@@ -32,6 +32,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "no mixed rows": {"scales": {"carried": 1e6}},
     "half the step": {"scales": {"step": 0.02}},
     "twice the step": {"scales": {"step": 0.08}},
+    "three of ten rounds push": {"scales": {"push_share": 0.3}},
     "six of ten rounds push": {"scales": {"push_share": 0.6}},
     "pushed half-way": {"scales": {"ceiling": 0.5}},
     "no falling steps": {"scales": {"decay": False}},
