@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from coordinator.methods import UnlearningTask
 from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.primal_dual import Problem
-from coordinator.methods.self_scaling import LEAST_EPOCHS, LEAST_ROWS, Pace, looks, pace
+from coordinator.methods.self_scaling import CARRIED_ROWS, LEAST_EPOCHS, LEAST_ROWS, Pace, looks, pace, part_of
 from coordinator.train import Train
 
 ROUND_TRIPS = st.floats(0.0, 5.0)
@@ -42,7 +42,7 @@ def rounds(pace: Pace) -> int:
         (1, True, False, 0.01),
         (50, True, False, 0.01),
         (50, False, False, 0.01),
-        (50, False, True, 0.05),
+        (50, False, True, CARRIED_ROWS / (LEAST_EPOCHS * 8142)),  # a backdoor: 1.5 % of these
         (819, True, False, 0.05),
         (819, False, False, 0.08),
         (819, False, True, 0.08),
@@ -53,6 +53,11 @@ def test_cost_follows_the_request(forget: int, all_classes: bool, carried: bool,
     found, compared = paced(problem, all_classes=all_classes, carried=carried), looks(problem)
     exchanged = rounds(found) * (found.forget + found.remaining) + compared.forget + compared.held_out
     assert 0.8 * share < exchanged / (LEAST_EPOCHS * (8192 - forget)) <= share
+
+
+@pytest.mark.parametrize(("rows", "share"), [(2000, 0.05), (8192, 0.0147), (32768, 0.01)])
+def test_what_few_poisoned_rows_cost_is_rows_and_not_a_share(rows: int, share: float) -> None:
+    assert part_of(problem_of(50, rows=rows), all_classes=False, carried=True) == pytest.approx(share, rel=0.01)
 
 
 @given(forget=st.integers(1, 4000), round_trip=ROUND_TRIPS, batch=st.sampled_from([16, 128, 1024]))

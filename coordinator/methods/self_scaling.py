@@ -34,8 +34,10 @@ SOFTENED = "; all predictions were then made less sure, so that those of the row
 
 # What a run may exchange, as shares of what retraining takes: up to FEW rows, and from a tenth of all rows on, where
 # D_u has rows of all classes, as any sample has, or only of some. Where one party's columns alone carry their labels,
-# it is THIN_SHARE at least: a backdoor takes the longest steps, and D_r has to make up for them.
+# it is THIN_SHARE at least: a backdoor takes the longest steps, and D_r has to make up for them. Up to FEW rows
+# CARRIED_ROWS are enough, in all.
 FEW, LEAST_SHARE, THIN_SHARE, MOST_SHARE, MANY = 50, 0.01, 0.05, 0.08, 0.1
+CARRIED_ROWS = 1200
 ALL_CLASSES = 0.9  # of the held-out rows, at least so many are then of the classes that D_u has
 UNCERTAIN_SHARE = 0.16
 # Of the step: few rows need, and few rows of D_r bear, only a small change; twice as much if they are of some classes
@@ -113,8 +115,7 @@ def looks(problem: Problem) -> Looks:
 
 def rows_in(problem: Problem, *, all_classes: bool, carried: bool = False) -> float:
     """Return how many rows a run may exchange."""
-    task, part = problem.task, part_of(problem, all_classes=all_classes, carried=carried)
-    return part * max(LEAST_EPOCHS, task.train.epochs_from_scratch) * task.remaining
+    return part_of(problem, all_classes=all_classes, carried=carried) * _retraining(problem)
 
 
 def part_of(problem: Problem, *, all_classes: bool, carried: bool = False) -> float:
@@ -122,8 +123,15 @@ def part_of(problem: Problem, *, all_classes: bool, carried: bool = False) -> fl
     settings, task = problem.settings, problem.task
     if settings.budget:
         return settings.budget
-    least = THIN_SHARE if carried else 0.0
+    least = 0.0
+    if carried:
+        least = THIN_SHARE if task.forget > FEW else min(THIN_SHARE, CARRIED_ROWS / _retraining(problem))
     return max(least, budget(task.forget, task.remaining, settings.goal, all_classes=all_classes))
+
+
+def _retraining(problem: Problem) -> int:
+    """Return how many rows retraining to convergence takes."""
+    return max(LEAST_EPOCHS, problem.task.train.epochs_from_scratch) * problem.task.remaining
 
 
 def budget(forget: int, remaining: int, goal: str, *, all_classes: bool = False) -> float:
