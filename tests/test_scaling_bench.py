@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from coordinator.job import Forget, Job
+from fedora_vfl.bench.leaning import requests
 from fedora_vfl.bench.one_process.course import CONFIDENCE, LEANING, UNSURE, Course
 from fedora_vfl.bench.scaling import __main__ as command
 from fedora_vfl.bench.scaling.cells import TRAININGS, Group
@@ -68,6 +70,18 @@ def test_a_set_of_few_classes_has_requests_that_fit_it(tmp_path: Path, classes: 
         assert len({*job.forget.classes, job.backdoor["target"]}) == min(3, classes)
         assert {*job.forget.classes, job.backdoor["target"]} <= {str(one) for one in range(classes)}
         assert Group(str(file), "label", "as it is", seed).sensible == (classes > 3)
+
+
+def test_requests_whose_leaning_is_measured_are_clean_ones_of_their_kind(tmp_path: Path) -> None:
+    job = Group("digits", "50", "as it is", 0).job(limit=200, epochs=1)
+    prepare(job, origin=tmp_path / "job.yaml", out=tmp_path, threads=1)
+    course, draw = Course(tmp_path), torch.Generator().manual_seed(0)
+    course.train()
+    for of, classes in (("any class", 10), ("one class", 1)):
+        drawn = list(requests(course, 6, of, 4, draw))
+        assert [len(torch.unique(rows)) for rows in drawn] == [6] * 4
+        assert all(1 <= len(torch.unique(course.process.labels[rows])) <= classes for rows in drawn)
+        assert not torch.isin(torch.cat(drawn), course.forget).any(), "rows that are gone are not asked for again"
 
 
 def test_what_is_no_set_and_no_request_is_said_in_one_sentence(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from coordinator.job import Forget, Job
 from coordinator.job_runner import request_message
 from coordinator.methods import Method, MethodResult, R, UnlearningTask, phases_in
 from coordinator.methods.evaluation import observation
+from coordinator.methods.fedora_settings import Fedora
 from coordinator.methods.registry import METHODS, Unlearn
 from coordinator.methods.retraining import NAME as RETRAIN
 from coordinator.methods.retraining import Retrain
@@ -112,6 +113,20 @@ class Course:
         seed = derive(self.task.seed, "draw", draw) if draw else self.task.seed
         return self._perform(settings, replace(self.task, seed=seed))
 
+    def leaning(self, rows: Tensor) -> float:
+        """Return by how many standard errors the labels of some rows lean on one party, as the trained model has it."""
+        self.process.load(self._trained)
+        self.ask(rows)
+        method = METHODS.get("fedora").run(self.task, Fedora())
+        for phase in phases_in(next(method)):  # the first comparison
+            self.process.run(phase)
+        method.close()
+        return self._leaning()
+
+    def _leaning(self) -> float:
+        found: float = self.process.active.memory.of("compare").get("leaning", 0.0)
+        return found
+
     def retrain(self, repeat: int = 1) -> Figures:
         """Train from fresh parameters on the rows that remain, from a seed of its own each time."""
         again = [repeat] if repeat > 1 else []
@@ -122,8 +137,7 @@ class Course:
     def _perform(self, settings: Unlearn, task: UnlearningTask) -> tuple[MethodResult, Figures]:
         counted: list[int] = []
         ending = self.process.perform(self._counting(METHODS.get(settings.method).run(task, settings), counted))
-        leaning = self.process.active.memory.of("compare").get("leaning", 0.0)
-        return ending, {**self._figures(), LEANING: leaning, "bytes": float(sum(counted))}
+        return ending, {**self._figures(), LEANING: self._leaning(), "bytes": float(sum(counted))}
 
     def _counting(self, method: Method[R], counted: list[int]) -> Method[R]:
         """Run a method, noting the bytes of each of its phases."""
