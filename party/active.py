@@ -71,7 +71,7 @@ class Active(Role):
 
     async def measure_line(self) -> int:
         """Answer all passive parties."""
-        timeout = self.context.federation.deadlines.setup
+        timeout = self.context.federation.deadlines.step
         await line.answer([one.link for one in self.exchanges], timeout=timeout)
         return 0
 
@@ -118,7 +118,7 @@ class Active(Role):
         """For every round: embeddings in, L_u and L_r at the same parameters, gradients and Ω out, own step."""
         messages, due = DualMessages(self.end_of(phase, report)), Interval(PROGRESS_SECONDS)
         if isinstance(rule, JointRounds):
-            rule.begin(len(drawn), done=phase.first_step)
+            rule.begin(len(drawn), labelled=losses.of_labels(phase.loss), done=phase.first_step)
         for step, rows in part(phase, drawn):
             own = embed_parts(self.state, rows, phase, step) if self.state.inputs else None
             sent = await self._collect(self.exchanges, phase, step, rows)

@@ -14,7 +14,7 @@ from fedora_vfl.wire.protocol import COORDINATOR
 from party.batches import SampleSets
 from party.budget import Budget, Numbers
 from party.context import PartyContext
-from party.drawn_parts import DrawnParts, Told, far_apart
+from party.drawn_parts import DrawnParts, Level, Told, far_apart
 from party.joint_groups import joint_groups, labelled_rows, learned_groups
 from party.state import SETS, PartyState
 from party.updates.primal_dual import unlearning_loss
@@ -36,7 +36,8 @@ LEARN = ("sgd", "adam", "ascent", "primal_descent", "correction", "joint_rounds"
 # Levels of L_u that a job may ask about where L_u itself is not told, and kinds of comparison: more would be a search
 # for a value. A method of ours asks for one.
 MOST_LEVELS = 2
-COMPARED = -1.0  # stands in the place of a share, which is never negative, where a comparison is noted
+# Stand in the place of a share, which is never negative, where a comparison is noted, or a level to soften to.
+COMPARED, SOFTENED = -1.0, -2.0
 # Rounds of a joint phase that are held against each other where so few rows are drawn from that two may resemble each
 # other: a second of work.
 MOST_HELD_AGAINST = 256
@@ -163,6 +164,9 @@ class Consent:
         if self._told.phases > (1 + MOST_AGAIN) * self._policy.most_phases:
             said = f"is {self._policy.most_phases}, and with those done again the job has {self._told.phases}"
             raise SettingsError(f"policy.most_phases: {said}")
+        if phase.update.HasField("soften"):
+            level = (phase.update.soften.level, phase.loss.uncertainty.omega, 0, SOFTENED, _digest(_rows_of(drawn)))
+            self._note_level(level, "levels that predictions are softened to")
         lr = learning_rate(phase.update)
         if lr is not None:
             _check(self._policy.about_lr(lr))
@@ -345,10 +349,15 @@ class Consent:
     def _note_comparison(self, phase: Phase, drawn: Sequence[Tensor]) -> None:
         """Refuse comparisons of too many kinds: a search for the value that decides their bits."""
         compare = phase.update.compare
-        rows = hashlib.sha256(torch.cat(list(drawn)).numpy().tobytes() + f"{compare.carried}".encode()).digest()
-        self._levels.add((compare.ceiling, compare.errors, compare.loss_of_accuracy, COMPARED, rows))
-        if sum(one[3] == COMPARED for one in self._levels) > MOST_LEVELS:
-            raise SettingsError(f"policy.smallest_group: at most {MOST_LEVELS} kinds of comparison are made in a job")
+        rows = _digest(torch.cat(list(drawn)), more=f"{compare.carried}")
+        noted = (compare.ceiling, compare.errors, compare.loss_of_accuracy, COMPARED, rows)
+        self._note_level(noted, "kinds of comparison")
+
+    def _note_level(self, noted: Level, kind: str) -> None:
+        """Refuse more than a few different questions of a kind."""
+        self._levels.add(noted)
+        if sum(min(one[3], 0.0) == min(noted[3], 0.0) for one in self._levels) > MOST_LEVELS:
+            raise SettingsError(f"policy.smallest_group: at most {MOST_LEVELS} {kind} are asked about in a job")
 
     def _screen_joint(self, report: Report) -> None:
         """Take out of the report of a joint phase what is about the rows that it drew: it changes with every round."""
@@ -420,7 +429,7 @@ class Consent:
             reason = reason or self._about_rounds(phase, drawn, sets)
         elif 0 < report.rows < smallest:
             reason = reason or f"it is about {report.rows} rows, and policy.smallest_group is {smallest}"
-        elif report.rows and not reason and (report.change_squared or set(report.figures) - set(OF_THE_MODEL)):
+        elif report.rows and not reason and (_moves(phase, report) or set(report.figures) - set(OF_THE_MODEL)):
             rows = torch.cat(list(drawn))
             reason = self._about_part(phase, rows) if _passes(phase) else self._reason(rows)
         # What moves along a gradient that was kept is about the rows which that was taken of, too.
@@ -477,12 +486,9 @@ class Consent:
             level = phase.update.dual_ascent.level
             # Another weight, or other rows, would make another question of the same level. A part is drawn anew each
             # round, as FedORA's are; its size stands for it.
-            rows = b"" if _passes(phase) else torch.cat(list(drawn)).sort().values.numpy().tobytes()
+            rows = b"" if _passes(phase) else _rows_of(drawn).numpy().tobytes()
             asked = (level, phase.loss.uncertainty.omega, phase.loss.reduction, phase.over.share, rows)
-            self._levels.add(asked)
-            if len(self._levels) > MOST_LEVELS:
-                most = f"at most {MOST_LEVELS} levels of it are asked about in a job"
-                raise SettingsError(f"policy.smallest_group: L_u of so few rows is not told, and {most}")
+            self._note_level(asked, "levels of L_u, which is not told of so few rows,")
             return unlearning_loss(phase, report) >= level
         return None if "figures" in report.left_out else report.loss_sum / report.rows < 2 * math.log(classes)
 
@@ -502,6 +508,20 @@ def _screen_round(one: RoundReport, *, few: bool) -> None:
     if few:
         one.change_squared = 0.0
         one.ClearField("omega")
+
+
+def _rows_of(drawn: Sequence[Tensor]) -> Tensor:
+    """Return the rows of all batches, in order."""
+    return torch.cat(list(drawn)).sort().values
+
+
+def _digest(rows: Tensor, *, more: str = "") -> bytes:
+    return hashlib.sha256(rows.numpy().tobytes() + more.encode()).digest()
+
+
+def _moves(phase: Phase, report: Report) -> bool:
+    """Tell whether a phase changes a model; where it may have left it as it is, that is not to be told apart."""
+    return bool(report.change_squared) or phase.update.HasField("soften")
 
 
 def _over_forgotten(phase: Phase) -> bool:

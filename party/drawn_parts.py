@@ -12,6 +12,8 @@ from party.budget import Numbers, difference, packed_rows
 
 # Parts so many bits apart from all that resemble them are not found by trying seeds, however many are tried.
 SAFE_BITS = 128.0
+# Of a question: its numbers, the fourth of which tells kinds of questions apart, and its rows.
+Level = tuple[float, float, float, float, bytes]
 MOST_BYTES = 64 * 1024 * 1024  # of parts that are remembered: 2000 phases over a quarter of a million rows
 
 
@@ -20,7 +22,7 @@ class Told:
     """What a job was told that it must not be told too often; going back to a commit takes nothing of it back."""
 
     parts: "DrawnParts"
-    levels: set[tuple[Any, ...]] = field(default_factory=set)  # of L_u that were asked about
+    levels: set[Level] = field(default_factory=set)  # that were asked about
     phases: int = 0  # that were begun, those done again included
     job: tuple[Any, ...] = ()  # what the job is, which no attempt changes
     ended: bool = False  # whether it was dismissed

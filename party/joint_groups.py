@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from party.batches import parts_of
+from party.losses import of_labels
 from protos.fedora.v1.phase_pb2 import Phase, Samples
 
 
@@ -43,9 +44,8 @@ def joint_groups(phase: Phase, drawn: Sequence[Tensor]) -> list[JointGroup]:
 
 def labelled_rows(phase: Phase, drawn: Sequence[Tensor]) -> int:
     """Count the rows of the smallest group whose labels decide where a phase moves; 0 if no labels do."""
-    unlabelled = phase.loss.WhichOneof("form") == "uncertainty"
     if not phase.HasField("joint"):
-        return 0 if unlabelled else sum(len(rows) for rows in drawn)
+        return sum(len(rows) for rows in drawn) if of_labels(phase.loss) else 0
     return min((one.rows for one in joint_groups(phase, drawn) if one.of in _labelled_sets(phase)), default=0)
 
 
@@ -59,5 +59,4 @@ def learned_groups(phase: Phase, drawn: Sequence[Tensor]) -> list[JointGroup]:
 def _labelled_sets(phase: Phase) -> set[int]:
     """Return the sets whose labels a joint phase goes by; held-out rows get no gradients."""
     # Of D_r the loss is always cross-entropy.
-    unlabelled = phase.loss.WhichOneof("form") == "uncertainty"
-    return {Samples.REMAINING} if unlabelled else {Samples.FORGET, Samples.REMAINING}
+    return {Samples.FORGET, Samples.REMAINING} if of_labels(phase.loss) else {Samples.REMAINING}

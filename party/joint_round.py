@@ -118,7 +118,7 @@ def judge(
 def _aim(loss: Loss, each: Tensor, logits: Tensor, labels: Tensor, rule: JointRounds) -> Tensor:
     """Return what a push raises: the mean of L_u, of which `each` is the rows', over rows that are below λ."""
     below = each.detach() < rule.ceiling
-    if loss.WhichOneof("form") == "cross_entropy":
+    if losses.of_labels(loss):
         each = -losses.log_odds(logits, labels)  # so that a row counts however sure the model is of it
     return (each * below).mean()
 
@@ -168,11 +168,11 @@ def compare(
     forget, _, held_out = (state.labels[one] for one in parts_of(rows, phase.joint))
     gone = forget[~torch.isin(forget, state.labels[state.sets.rows[Samples.REMAINING]])]
     found = stand(logits[0], forget, logits[1], held_out, gone, rule)
-    first: Tensor = kept.setdefault("right", found.right)
+    first: Tensor = kept.setdefault("right", found.right).cpu()
     if len(first) != len(found.right):
         raise PartyError(COORDINATOR, "asked for comparisons with different held-out rows")
     report.figures.update(found.accuracy(first, rule))
-    if phase.loss.WhichOneof("form") != "cross_entropy":  # where D_u is to be unsure, its labels have no part
+    if not losses.of_labels(phase.loss):  # where D_u is to be unsure, its labels have no part
         return
     kept.setdefault("mean_loss", found.mean_loss)
     if "carrier" not in kept:

@@ -19,6 +19,11 @@ def per_sample(loss: Loss, logits: Tensor, labels: Tensor) -> Tensor:
             raise PartyError("coordinator", f"asked for a loss that is not known here: {other}")
 
 
+def of_labels(loss: Loss) -> bool:
+    """Tell whether a loss goes by labels."""
+    return bool(loss.WhichOneof("form") != "uncertainty")
+
+
 def uncertainty(logits: Tensor, omega: float) -> Tensor:
     """ω·(H(P) − KL(P‖U)) = ω·(2H − log C): largest, ω·log C, where the prediction is uniform."""
     log_p = functional.log_softmax(logits, dim=1)

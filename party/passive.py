@@ -16,7 +16,7 @@ from fedora_vfl.wire.channels import Secured, check_right_service, dial, path, r
 from fedora_vfl.wire.link import READ_AHEAD, Link
 from fedora_vfl.wire.protocol import MOST_OVERLAP, PROTOCOL
 from fedora_vfl.wire.tls import Member
-from party import line
+from party import line, losses
 from party.batches import PARTS, end_of_part, part, parts_of
 from party.exchange import ExchangeLink, TensorExchange, expect
 from party.given_gradient import go_back
@@ -89,7 +89,7 @@ class Passive(Role):
     async def measure_line(self) -> int:
         """Call the active party a few times."""
         (exchange,) = self.exchanges
-        return await line.call(exchange.link, timeout=self.context.federation.deadlines.setup)
+        return await line.call(exchange.link, timeout=self.context.federation.deadlines.step)
 
     async def run_batches(self, phase: Phase, rule: Rule, drawn: list[Tensor], report: Report, tell: Tell) -> None:
         """Send h_i for every batch; where the phase has gradients, apply each as it comes back."""
@@ -151,7 +151,7 @@ class Passive(Role):
         (exchange,) = self.exchanges
         timeout, messages = self.context.federation.deadlines.step, DualMessages(self.end_of(phase, report))
         if isinstance(rule, JointRounds):
-            rule.begin(len(drawn), done=phase.first_step)
+            rule.begin(len(drawn), labelled=losses.of_labels(phase.loss), done=phase.first_step)
         for step, rows in part(phase, drawn):
             found = zip(embed_parts(self.state, rows, phase, step), parts_of(rows, phase.joint), PARTS, strict=True)
             sent = [

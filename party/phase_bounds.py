@@ -7,7 +7,7 @@ from fedora_vfl.errors import PartyError
 from fedora_vfl.settings.bounds import MOST_BATCH_VALUES
 from fedora_vfl.wire.learning_rates import learning_rate
 from fedora_vfl.wire.protocol import COORDINATOR
-from protos.fedora.v1.phase_pb2 import Adam, DualAscent, JointRounds, Loss, Phase, PrimalDescent, Sgd, Update
+from protos.fedora.v1.phase_pb2 import Adam, DualAscent, JointRounds, Loss, Phase, PrimalDescent, Samples, Sgd, Update
 
 LARGEST = 1e12  # of any weight or rate: nothing that learns comes near it
 FARTHEST = 1e30  # along a kept gradient, which may be as short as rounding makes it
@@ -35,6 +35,9 @@ def check_phase(phase: Phase, *, passive: Iterable[str]) -> None:
         raise PartyError(COORDINATOR, f"sent a phase whose name is not one of 1 to {MOST_LETTERS} letters")
     if phase.HasField("joint") != (phase.update.WhichOneof("rule") in JOINT) or phase.joint.rounds > MOST_ROUNDS:
         raise PartyError(COORDINATOR, f"sent a joint phase {_name(phase)} whose rule or rounds no method asks for")
+    if phase.update.HasField("soften") and not (phase.over.set == Samples.FORGET and phase.over.share == 1):
+        said = f"predictions less sure in phase {_name(phase)} by other rows than all those to forget"
+        raise PartyError(COORDINATOR, f"asked to make {said}")
     a_round = phase.joint.forget + phase.joint.remaining + phase.joint.held_out
     if phase.joint.rounds * a_round > MOST_DRAWN_ROWS:
         said = f"{phase.joint.rounds} rounds of {a_round} rows in phase {_name(phase)}"

@@ -9,6 +9,8 @@ from torch.nn import functional
 
 from protos.fedora.v1.phase_pb2 import Compare
 
+ALL_CLASSES = 0.9  # of the held-out rows: where so many are of the classes that D_u has, it has all that matter
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -20,6 +22,7 @@ class Standing:
     unseen_rows: int  # that γ comes from
     mean_loss: float  # of these, not cut off
     right: Tensor  # of held-out rows of classes that remain: which the model gets right
+    all_classes: bool  # whether D_u has rows of all classes, as any sample has
 
     @property
     def holds(self) -> bool:
@@ -38,7 +41,7 @@ class Standing:
     def levels(self) -> dict[str, float]:
         """Return what is told of D_u."""
         known = {} if self.unseen_level is None else {"unseen_level": self.unseen_level, "tolerance": self.tolerance}
-        return {"forgotten_level": self.forgotten_level, **known}
+        return {"forgotten_level": self.forgotten_level, **known, "all_classes": float(self.all_classes)}
 
     def accuracy(self, first: Tensor, compare: Compare) -> dict[str, float]:
         """Return what is told of held-out rows alone."""
@@ -67,5 +70,6 @@ def stand(
         tolerance=compare.errors * math.sqrt(spread),
         unseen_rows=len(alike),
         mean_loss=mean_loss,
+        all_classes=len(alike) >= ALL_CLASSES * len(held_out_labels),
         right=(held_out.argmax(dim=1) == held_out_labels)[kept],
     )

@@ -16,11 +16,13 @@ from fedora_vfl.bench.comms.points import (
     ALIGNMENT,
     METHODS,
     QUICK,
+    REQUESTS,
     WHOLE,
     Extent,
     Point,
     all_points,
     as_cell,
+    asked_lines,
     distinct,
     sweeps,
 )
@@ -50,6 +52,9 @@ def test_every_method_and_setting_is_swept(extent: Extent) -> None:
     assert {one.batch for one in points} == {*extent.batches}
     assert min(extent.rates) == 10
     assert set(WHOLE.parties) == {2, 4, 8, 16}
+    assert {(one.request, one.delay) for one in points if one.method == "fedora"} >= {
+        (request, delay / 1000) for request in REQUESTS for delay in extent.delays
+    }
 
 
 @pytest.mark.parametrize("extent", [QUICK, WHOLE])
@@ -74,6 +79,7 @@ def test_a_cell_is_named_by_all_that_decides_it() -> None:
         replace(base, batch=32),
         replace(base, dtype="float16"),
         replace(base, tls=True),
+        replace(base, request="1 row"),
         replace(base, rate=1e7),
         replace(base, delay=0.01),
         replace(base, whole_packets=True),
@@ -157,7 +163,7 @@ def test_a_terminal_of_eighty_columns_shows_every_method_whole() -> None:
     printed = console.file.getvalue()
     assert "…" not in printed
     assert "retrain              16     1.000  1.000    1.001 1.101 +10.0%    0.20" in printed
-    assert "retrain     1.08     0.64     0.38     0.29     0.24   (0.22)   (0.21)     0.20" in printed
+    assert "retrain     1.08     0.64     0.38     0.29     0.24   (0.22)     0.21     0.20" in printed
 
 
 def test_without_hosts_the_page_says_why_and_shows_the_rest(tmp_path: Path) -> None:
@@ -216,6 +222,31 @@ def test_an_alignment_is_measured_in_a_federation_that_has_never_aligned(tmp_pat
     assert cost["tensor"] < cost["protobuf"] < 1.02 * cost["tensor"]
 
 
+def test_what_is_asked_for_is_held_against_retrain(tmp_path: Path) -> None:
+    lines = asked_lines(QUICK)
+    points = {replace(line, request=request): 0.2 for line in lines for request in REQUESTS}
+    points |= {replace(line, method="retrain"): 10.0 for line in lines}
+    results = {point: result(point) for point in points}
+    for point, seconds in points.items():
+        results[point].seconds["method"] = seconds
+    results[replace(lines[0], request="1 row")].seconds["method"] = 1.4
+    page = tmp_path / "comms.md"
+    write_report(Material(QUICK, Results(results, {}, 0), None, ""), page, table=tmp_path / "comms.csv")
+    text = page.read_text()
+    assert "| Retrain |  | 10.0 | 10.0 | 10.0 |" in text
+    # Here every method has as many bytes.
+    assert "| 1 row | **100.0** (1.0) | **1.4** (1.2) | 0.2 (1.2) | 0.2 (1.2) |" in text
+    assert "| half of two classes | **100.0** (8.0) | 0.2 (2.6) |" in text
+
+
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_every_request_is_measured(tmp_path: Path, request_: str) -> None:
+    point = Point(request=request_, embedding=8)
+    results, told = measure(tmp_path, [point], hosts=False)
+    assert results.measured[point].cost["tensor"] > 0
+    assert request_ in told
+
+
 @pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 def test_on_hosts_a_limit_slows_a_method_down_and_leaves_its_bytes(tmp_path: Path) -> None:
     free, slow = Point("ga", embedding=8), Point("ga", embedding=8, rate=0.4e6)
@@ -229,9 +260,9 @@ def test_on_hosts_a_limit_slows_a_method_down_and_leaves_its_bytes(tmp_path: Pat
 
 def test_a_command_says_how_to_measure_the_same_again(tmp_path: Path) -> None:
     assert Asked(tmp_path, quick=True, loopback=True).command == "fedora bench comms --quick --loopback"
-    columns = "method,parties,embedding,batch,dtype,tls,rate,delay,whole_packets,predicted"
+    columns = "method,parties,embedding,batch,dtype,tls,request,rate,delay,whole_packets,predicted"
     assert cells_csv(Results({}, {}, 0)).startswith(columns)
-    others = {"embedding", "batch", "dtype", "tls", "whole_packets", "rate"}
+    others = {"embedding", "batch", "dtype", "tls", "whole_packets", "rate", "request"}
     assert set(sweeps(QUICK)) == {"parties", "alignment", *others}
 
 

@@ -89,13 +89,22 @@ def test_where_there_is_nothing_to_mix_nobody_carries_a_label() -> None:
     assert found(world(60, trigger=True), only) is None, "no held-out row has another label"
 
 
-def rounds(carried: int | None) -> JointRounds:
+def rounds(carried: int | None, *, labelled: bool = True) -> JointRounds:
     memory = RuleMemory(initial=[torch.ones(1)])
     memory.of("compare").update({"mean_loss": 0.0, "carrier": carried})
     settings = Settings(ceiling=2.0, allowance=0.4, omega_max=1.0, sigma=1.0)
     rule = rule_for(Update(joint_rounds=settings), [torch.nn.Parameter(torch.ones(1))], memory)
     assert isinstance(rule, JointRounds)
+    rule.begin(10, labelled=labelled)
     return rule
+
+
+def test_what_labels_have_shown_has_no_part_in_a_push_that_goes_by_none() -> None:
+    of_labels, others = rounds(1), rounds(1, labelled=False)
+    for rule in (of_labels, others):
+        rule.memory.of("compare")["mean_loss"] = 3.0
+    assert (of_labels.carrier, of_labels.ceiling) == (1, 3.0)
+    assert (others.carrier, others.ceiling) == (None, 2.0)
 
 
 @given(loss=st.floats(0, 10))

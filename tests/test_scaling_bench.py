@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from coordinator.job import Forget, Job
+from coordinator.methods.fedora_settings import Fedora
+from coordinator.methods.self_scaling import SOFTENED
 from fedora_vfl.bench.leaning import requests
 from fedora_vfl.bench.one_process.course import CONFIDENCE, LEANING, UNSURE, Course
 from fedora_vfl.bench.scaling import __main__ as command
@@ -112,6 +114,24 @@ def test_cells_are_kept_as_they_are_done_and_not_done_again(tmp_path: Path, monk
     monkeypatch.setattr(command, "measure", None)  # nothing is left to measure
     command.main(**wanted, part=["full", "no push"])
     assert read_cells(tmp_path / "cells.jsonl") == cells
+
+
+def test_an_uncertain_model_is_as_unsure_as_it_should_be_and_no_more_whatever_weight_its_loss_has(
+    tmp_path: Path,
+) -> None:
+    job = Group("digits", "100", "as it is", 0).job(limit=800, epochs=20)
+    prepare(job, origin=tmp_path / "job.yaml", out=tmp_path, threads=1)
+    course = Course(tmp_path)
+    original = course.train()
+    found = {omega: course.unlearn(Fedora(goal="uncertain", omega=omega)) for omega in (2.0, 0.2)}
+    for ending, figures in found.values():
+        assert ending.constraint_held and SOFTENED in ending.stopped
+        assert 0.9 <= figures[UNSURE] < 0.91
+        assert figures["test_accuracy"] > original["test_accuracy"] - 0.05
+    assert found[2.0][1][UNSURE] == pytest.approx(found[0.2][1][UNSURE], abs=1e-4)
+    left, pushed = course.unlearn(Fedora(goal="uncertain", without=["unlearning-loss"]))
+    assert not left.constraint_held and SOFTENED not in left.stopped
+    assert pushed[UNSURE] < 0.5
 
 
 def test_draws_differ_in_the_rows_of_their_rounds_alone(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from party.updates import RuleMemory, rule_for
-from party.updates.soften import scale
+from party.updates.soften import LEAST, scale
 from protos.fedora.v1.phase_pb2 import Soften, Update
 
 
@@ -32,13 +32,17 @@ def test_predictions_are_as_sure_as_the_level_allows(
     logits = size * torch.randn(rows, classes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     level = share * math.log(classes)
     s = scale(logits, level)
-    assert 0 <= s <= 1
+    assert LEAST <= s <= 1
     assert unsure(s * logits) >= level - 1e-9
-    assert s == 1 or unsure((s + 1e-6) * logits) < level + 1e-9, "no less sure than is asked for"
+    assert s == 1 or unsure((s + 3e-6) * logits) < level + 1e-9, "no less sure than is asked for"
 
 
 def test_a_level_that_no_prediction_reaches_is_guessing() -> None:
-    assert scale(torch.tensor([[9.0, 0.0, 0.0]], dtype=torch.float64), 2 * math.log(3)) == pytest.approx(0, abs=1e-9)
+    assert 0 < scale(torch.tensor([[9.0, 0.0, 0.0]], dtype=torch.float64), 2 * math.log(3)) == LEAST < 1e-5
+
+
+def test_predictions_that_are_no_numbers_are_left_as_they_are() -> None:
+    assert scale(torch.tensor([[9.0, math.nan, 0.0]], dtype=torch.float64), math.log(2)) == 1
 
 
 @pytest.mark.parametrize("seen", [True, False], ids=["active party", "a passive one"])

@@ -26,7 +26,7 @@ class Scales(Settings):
     omega_max: PositiveFloat | None = None  # 1, or 4 for `uncertain`
     ceiling: Annotated[float, Field(gt=0, le=1)] | None = None  # of L_u, as a share of guessing; 1, or 0.97
     step: PositiveFloat = 0.04  # η, of a tensor's size: of the largest budget, and 48 rows a round
-    allowance: PositiveFloat = 0.4  # of λ: how far L_r may rise before Ω is 0
+    allowance: PositiveFloat | None = None  # of λ/ω: how far L_r may rise before Ω is 0; 0.4, or 0.8 for `uncertain`
     # By how many standard errors D_u's labels must lean on one party more than usual for rows to be mixed; 1e6: never.
     carried: PositiveFloat = 4.5
     decay: bool = True  # whether the step falls to 0 at the end

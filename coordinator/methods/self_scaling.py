@@ -38,11 +38,10 @@ SOFTENED = "; all predictions were then made less sure, so that those of the row
 # CARRIED_ROWS are enough, in all.
 FEW, LEAST_SHARE, THIN_SHARE, MOST_SHARE, MANY = 50, 0.01, 0.05, 0.08, 0.1
 CARRIED_ROWS = 1200
-ALL_CLASSES = 0.9  # of the held-out rows, at least so many are then of the classes that D_u has
 UNCERTAIN_SHARE = 0.16
-# Of the step: few rows need, and few rows of D_r bear, only a small change; twice as much if they are of some classes
-# only, as poisoned ones; and all of it if one party's columns alone carry their labels, as they do a backdoor.
-LEAST_STEP, OF_SOME_CLASSES = 0.15, 2.0
+# Of the step: few rows need, and few rows of D_r bear, only a small change, a tenth of all rows a whole one; more rows
+# than few that are of some classes only, twice as much; and a backdoor, which one party's columns carry, all of it.
+LEAST_STEP, OF_SOME_CLASSES = 0.2, 2.0
 # Retraining to convergence takes at least so many epochs, whatever the model at hand was given.
 LEAST_EPOCHS = 10
 LEAST_ROUNDS, FEW_ROUNDS = 8, 6  # of more, and of few rows, which are to be done in two seconds on a line of 100 ms
@@ -53,9 +52,9 @@ LEAST_ROWS = 24  # of a round: fewer are noise
 # Rounds that push, while the others are for recovery: so many are enough for a sample, or for a backdoor. Half a class
 # has taught more than its rows, what rows of its class look like, and takes more.
 PUSH_ROUNDS, PUSH_SHARE, PUSH_SHARE_OF_CLASSES = 20, 0.45, 0.6
-# How often a row is pushed, at most: each of few rows, and each of a sample of all classes, which looks like rows that
-# remain. Rows of some classes only may need more, and poisoned ones do.
-FEW_PASSES, SAMPLE_PASSES = 4.0, 2.0
+# How often a row is pushed, at most: of few rows, or of a sample of all classes, which look like rows that remain. Rows
+# of some classes only may need more, and poisoned ones do.
+PASSES = 2.0
 OF_FORGET = 0.25  # of the rows of a round that pushes: of D_u; the more there are of D_r, the less accuracy it costs
 STEP_ROWS = 48  # of a round, for which the step is meant: the noise of a mean falls with the root of the rows ...
 MOST_STEP_ROWS = 160  # ... but longer steps cost accuracy where there are few of them, as with large batches
@@ -73,9 +72,9 @@ RETREAT_SHARE, MOST_RETREATS = 0.5, 4
 
 GOALS = {
     # Recovery follows, which brings back what D_r supports.
-    "as-retrained": {"omega_max": 1.0, "ceiling": 1.0},
+    "as-retrained": {"omega_max": 1.0, "ceiling": 1.0, "allowance": 0.4},
     # Nothing brings anything back, and rows that look like all others need a long push.
-    "uncertain": {"push_share": 1.0, "omega_max": 4.0, "ceiling": 0.97},
+    "uncertain": {"push_share": 1.0, "omega_max": 4.0, "ceiling": 0.97, "allowance": 0.8},
 }
 
 
@@ -138,8 +137,12 @@ def budget(forget: int, remaining: int, goal: str, *, all_classes: bool = False)
     """Return the share of retraining's rows that suits a request by its size."""
     if goal == "uncertain":
         return UNCERTAIN_SHARE
-    part = (forget - FEW) / max(1.0, MANY * (forget + remaining) - FEW)
-    return _between(LEAST_SHARE, THIN_SHARE if all_classes else MOST_SHARE, part)
+    return _between(LEAST_SHARE, THIN_SHARE if all_classes else MOST_SHARE, _size(forget, remaining))
+
+
+def _size(forget: int, remaining: int) -> float:
+    """Return how large a request is: 0 up to few rows, 1 from a tenth of all rows on."""
+    return min(1.0, max(0.0, (forget - FEW) / max(1.0, MANY * (forget + remaining) - FEW)))
 
 
 def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool, carried: bool = False) -> Pace:
@@ -165,14 +168,21 @@ def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool, c
     remaining = min(task.remaining, a_round - forget if δ is None else max(1, round(δ * task.remaining)))
     told = settings.rounds or scales.push_share
     if push and not told and not carried and (all_classes or task.forget <= FEW):
-        passes = scales.passes or (FEW_PASSES if task.forget <= FEW else SAMPLE_PASSES)
-        push = min(push, max(2, math.ceil(passes * task.forget / forget)))
-    part = (part_of(problem, all_classes=all_classes) - LEAST_SHARE) / (MOST_SHARE - LEAST_SHARE)
-    reach = _between(LEAST_STEP, 1.0, part) * (1.0 if all_classes else OF_SOME_CLASSES)
-    reach = 1.0 if carried else min(1.0, reach)
-    step = scales.step * reach * math.sqrt(min(a_round, MOST_STEP_ROWS) / STEP_ROWS)
+        push = min(push, max(2, math.ceil((scales.passes or PASSES) * task.forget / forget)))
+    step = scales.step * (1.0 if carried else _reach(problem, of_classes=classes))
+    step *= math.sqrt(min(a_round, MOST_STEP_ROWS) / STEP_ROWS)
     step *= min(1.0, STEP_LAYERS / task.layers)
     return Pace(push, rounds - push, forget, remaining, step)
+
+
+def _reach(problem: Problem, *, of_classes: bool) -> float:
+    """Return how much of a step a request takes, by its size; or by the budget that a job says."""
+    settings, task = problem.settings, problem.task
+    size = _size(task.forget, task.remaining)
+    if settings.budget or settings.goal == "uncertain":
+        share = part_of(problem, all_classes=True)
+        size = min(1.0, max(0.0, (share - LEAST_SHARE) / (MOST_SHARE - LEAST_SHARE)))
+    return min(1.0, _between(LEAST_STEP, 1.0, size) * (OF_SOME_CLASSES if of_classes else 1.0))
 
 
 def _fitting(round_trip: float) -> int:
@@ -189,7 +199,7 @@ def _pushes(rounds: int, scales: Scales, *, of_classes: bool) -> int:
 
 
 def _between(least: float, most: float, part: float) -> float:
-    return least + (most - least) * min(1.0, max(0.0, part))
+    return least + (most - least) * part
 
 
 @dataclass(frozen=True)
@@ -202,7 +212,8 @@ class _Rule:
         """Run all of it."""
         found = yield self._comparison(1)
         carried = _bit(found, "carried") is True
-        paced = pace(self.problem, self.scales, self.looks, all_classes=self._has_all_classes(found), carried=carried)
+        all_classes = _bit(found, "all_classes") is True
+        paced = pace(self.problem, self.scales, self.looks, all_classes=all_classes, carried=carried)
         rounds = [self._pushing(paced)] * bool(paced.push) + [self._recovering(paced)] * bool(paced.recovery)
         found = yield [*rounds, self._comparison(2)]
         retreats = 0
@@ -229,15 +240,11 @@ class _Rule:
         softening = look(SOFTENING, 1, over=FORGET, batch_size=settings.micro_batch, loss=self._loss)
         after = look(SOFTENING, 2, over=FORGET, batch_size=settings.micro_batch, loss=self._loss)
         softening.update.CopyFrom(Update(soften=Soften(level=level / settings.omega), fresh=True))
-        found = yield [softening, after] if self.scales.soften else [after]
+        soften = self.scales.soften and "unlearning-loss" not in settings.without
+        found = yield [softening, after] if soften else [after]
         if "loss" in found.left_out:
             return None, False
         return found.loss >= self.problem.level, any(one.loss < level for one in found.earlier)
-
-    def _has_all_classes(self, found: PhaseOutcome) -> bool:
-        """Tell whether D_u has rows of all classes, as any sample of rows has; what is not told is no."""
-        alike = [one["unseen_rows"] for one in found.figures.values() if "unseen_rows" in one]
-        return bool(alike) and alike[0] >= ALL_CLASSES * self.looks.held_out
 
     def _taken_back(self, retreats: int, *, harmed: bool) -> str:
         back = f"the model was taken back {1 - RETREAT_SHARE**retreats:.0%} of the way"
@@ -279,7 +286,7 @@ class _Rule:
             falling=scales.decay and falling,
             rho=settings.rho,
             audit=settings.audit,
-            allowance=scales.allowance,
+            allowance=(scales.allowance or 0.0) / self._weight,  # L_r has none
         )
 
     def _phase(self, name: str, first: int, rounds: int, forget: int, remaining: int, update: Update) -> Phase:
@@ -329,9 +336,12 @@ class _Rule:
     @property
     def _ceiling(self) -> float:
         """λ."""
-        largest = math.log(self.problem.task.classes)
-        weight = self.problem.settings.omega if self._uncertain else 1.0
-        return (self.scales.ceiling or 1.0) * weight * largest
+        return (self.scales.ceiling or 1.0) * self._weight * math.log(self.problem.task.classes)
+
+    @property
+    def _weight(self) -> float:
+        """Of L_u."""
+        return self.problem.settings.omega if self._uncertain else 1.0
 
 
 def _bit(found: PhaseOutcome, name: str) -> bool | None:

@@ -29,10 +29,17 @@ class JointRounds(Rule):
     def __init__(self, update: Update, parameters: Iterable[Parameter], memory: RuleMemory) -> None:
         super().__init__(update, parameters, memory)
         self._round, self._rounds = 0, 1  # of this phase
+        self._labelled = False
 
-    def begin(self, rounds: int, *, done: int = 0) -> None:
-        """Note how many rounds the phase has, and how many of them were done before."""
-        self._round, self._rounds = done, rounds
+    def begin(self, rounds: int, *, labelled: bool, done: int = 0) -> None:
+        """Note what a phase is like.
+
+        Args:
+            rounds: How many it has.
+            labelled: Whether its L_u is one of labels. What a comparison has found of labels has no part in any other.
+            done: How many of its rounds were done before.
+        """
+        self._round, self._rounds, self._labelled = done, rounds, labelled
 
     def step(self) -> None:
         """Do nothing: a round needs both gradients, and is `descend`."""
@@ -61,8 +68,8 @@ class JointRounds(Rule):
 
     @property
     def _compared(self) -> dict[str, Any]:
-        """What the first comparison has left."""
-        return self.memory.of("compare")
+        """What the first comparison has found of labels."""
+        return self.memory.of("compare") if self._labelled else {}
 
     @property
     def most(self) -> float:

@@ -11,6 +11,10 @@ ALIGNMENT = "alignment"  # in the place of a method: what finding the common row
 MEGABIT = 1e6
 NAME = "comms"  # of the folder in which the store keeps these cells
 
+A_TENTH = "a tenth"
+# What is asked for, and the share of Retrain's bytes that forgetting it may take.
+REQUESTS = {"1 row": 0.01, "50 rows": 0.01, A_TENTH: 0.05, "half of two classes": 0.08}
+
 
 @dataclass(frozen=True)
 class Point:
@@ -22,6 +26,7 @@ class Point:
     batch: int = 256
     dtype: str = "float32"
     tls: bool = False
+    request: str = A_TENTH  # of REQUESTS
     rate: float | None = None  # bits per second of every host's line; None: as fast as the machine is
     delay: float = 0.0  # seconds from one host to another
     whole_packets: bool = False  # as handed to a network card that cuts them, not as frames on a cable
@@ -46,7 +51,7 @@ class Point:
         line = f"{self.rate / MEGABIT:g} Mbit/s" if self.rate else "no limit"
         return (
             f"{self.method}, {self.parties} passive, embedding {self.embedding}, batch {self.batch}, {self.dtype}, "
-            f"TLS {'on' if self.tls else 'off'}, {line}, {1000 * self.delay:g} ms, "
+            f"TLS {'on' if self.tls else 'off'}, {self.request}, {line}, {1000 * self.delay:g} ms, "
             f"{'whole packets' if self.whole_packets else 'frames'}"
         )
 
@@ -65,11 +70,12 @@ class Extent:
     delays: tuple[float, ...]  # milliseconds from host to host
     along: tuple[str, ...]  # methods in the sweeps of width, batch, type and TLS
     timed: tuple[str, ...]  # methods in the sweeps of rate and distance
+    asked_rates: tuple[float, ...]  # megabits per second, in the sweep of requests, which has all distances too
     repeats: int  # of each point in these: the fastest counts, as whatever else the machine does only adds
 
     def times(self, point: Point) -> int:
         """Return how often a point is measured."""
-        plain = Point(point.method, rate=point.rate, delay=point.delay)
+        plain = Point(point.method, rate=point.rate, delay=point.delay, request=point.request)
         return self.repeats if point == plain and point.method in self.timed else 1
 
 
@@ -84,6 +90,7 @@ QUICK = Extent(
     delays=(10,),
     along=("fedora",),
     timed=("fedora", "retrain"),
+    asked_rates=(10,),
     repeats=2,
 )
 WHOLE = Extent(
@@ -97,6 +104,7 @@ WHOLE = Extent(
     delays=(5, 20, 50),
     along=("fedora", "retrain"),
     timed=METHODS,
+    asked_rates=(10, 1000),
     repeats=2,
 )
 
@@ -119,7 +127,19 @@ def sweeps(extent: Extent) -> dict[str, list[Point]]:
             *(replace(one, rate=rate * MEGABIT) for one in timed for rate in extent.rates),
             *(replace(one, delay=delay / 1000) for one in timed for delay in extent.delays),
         ],
+        "request": [
+            replace(line, method=method, request=request)
+            for line in asked_lines(extent)
+            for method, request in (*(("fedora", request) for request in REQUESTS), ("retrain", A_TENTH))
+        ],
     }
+
+
+def asked_lines(extent: Extent) -> list[Point]:
+    """Return the lines on which requests are held against Retrain: distances first, then rates."""
+    base = Point()
+    far = [replace(base, delay=delay / 1000) for delay in extent.delays]
+    return [base, *far, *(replace(base, rate=rate * MEGABIT) for rate in extent.asked_rates)]
 
 
 def distinct(points: Iterable[Point]) -> list[Point]:
@@ -131,7 +151,7 @@ def _order(point: Point) -> tuple[Any, ...]:
     speed = -point.rate if point.rate else float("-inf")
     place = (*METHODS, ALIGNMENT).index(point.method)
     apart = (point.aligns, point.tls, point.delay, point.whole_packets, point.parties)
-    return *apart, point.embedding, point.batch, speed, point.dtype, place
+    return *apart, point.embedding, point.batch, speed, point.dtype, place, [*REQUESTS].index(point.request)
 
 
 def all_points(extent: Extent) -> Iterator[Point]:
@@ -151,4 +171,13 @@ def as_cell(point: Point, extent: Extent, *, hosts: bool) -> Cell:
         **{name: getattr(point, name) for name in point.__dataclass_fields__ if name != "method"},
     }
     group = Group(data_set=NAME, content=content, places={}, run="clean")
-    return Cell(group, forget={"samples": extent.rows // 10}, unlearn={"method": point.method}, method=point.method)
+    return Cell(group, forget=_forget(point, extent), unlearn={"method": point.method}, method=point.method)
+
+
+def _forget(point: Point, extent: Extent) -> dict[str, Any]:
+    match point.request:
+        case "half of two classes":
+            return {"classes": ["0", "1"], "percent": 50}
+        case number if number[0].isdigit():
+            return {"samples": int(number.split()[0])}
+    return {"samples": extent.rows // 10}

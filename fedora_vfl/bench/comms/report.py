@@ -11,13 +11,14 @@ from rich.console import Console
 from rich.table import Table
 
 from fedora_vfl.bench.comms.plots import draw_bytes, draw_seconds
-from fedora_vfl.bench.comms.points import MEGABIT, Extent, Point, sweeps
+from fedora_vfl.bench.comms.points import A_TENTH, MEGABIT, REQUESTS, Extent, Point, asked_lines, sweeps
 from fedora_vfl.bench.comms.results import Result, Results
 from fedora_vfl.bench.comms.stage import TEST_ROWS
 from fedora_vfl.storage import write_atomically
 from fedora_vfl.wire.protocol import VERSION
 
 FIGURES = ("predicted", "tensor", "protobuf", "wire", "waits", "job_protobuf", "job_wire", "job_packets")
+SPARE_SECONDS = 1.0  # that forgetting may take beyond twice its share of Retrain's
 BUSY = 2.5  # processes per core, beyond which the page says so
 SHOWN_RATES = (10, 20, 50, 100, 200, 500, 1000)  # megabits per second
 # Of each sweep: its heading, and what its column of settings is called.
@@ -57,6 +58,10 @@ ALIGNED = """\
 A job that trains an original, in a federation whose {ids:,} ids of each party were never aligned: *predicted* and \
 *tensor* are masked ids, tables of shares and tags, *seconds* all of the job but its rounds. While nobody's ids \
 change, later jobs exchange none of it. [More ids, beside the bare library](alignment.md)."""
+ASKED = """\
+FedORA's bytes and seconds by what is asked for, beside Retrain's on the same line, which trains on nine tenths of the \
+rows until there is nothing more to learn. In brackets the most that we promise: of bytes a share that goes by the \
+request, of seconds twice that share and one second. What is more is **bold**."""
 TIME_MODEL = """\
     seconds = compute + a · bytes · 8 / rate + b · waits · round trip
 
@@ -119,7 +124,7 @@ def _blocks(material: Material, page: Path) -> Iterator[str]:
         yield f"Bytes on the wire and rates are left out: {material.without_hosts}."
     yield EXPLAINED
     for name, points in sweeps(extent).items():
-        if name != "rate":
+        if name in TITLES:
             yield f"## {TITLES[name][0]}"
             if name == "alignment":
                 yield ALIGNED.format(ids=extent.rows + TEST_ROWS)
@@ -128,6 +133,9 @@ def _blocks(material: Material, page: Path) -> Iterator[str]:
             yield _written(["method", TITLES[name][1], *COLUMNS], rows(name, points, results))
     if not material.without_hosts:
         yield from _times(material, page)
+        yield "## What is asked for"
+        yield ASKED
+        yield _written(*_by_request(material, _beside))
     if results.failed:
         yield "## What failed"
         yield "\n".join(f"- {point.describe()}: {why}" for point, why in results.failed.items())
@@ -164,6 +172,8 @@ def print_tables(material: Material, console: Console) -> None:
                 for method, said, *figures in rows(name, points, material.results)
             )
             _print(console, f"{title}; MB", ["method", column, *PRINTED.values()], shown)
+    if not material.without_hosts:
+        _print(console, "FedORA by request: bytes of Retrain's, seconds", *_by_request(material, _alone))
     if material.results.model:
         _print(console, "Seconds at a rate; in brackets by the model", *_by_rate(material, _one))
         _print(console, "Seconds at a distance, there and back", *_by_distance(material, _one))
@@ -216,6 +226,39 @@ def _by_distance(material: Material, show: Show) -> Shown:
     """Return a table of seconds at distances."""
     points = [Point(delay=delay / 1000) for delay in (0.0, *material.extent.delays)]
     return ["method", *(f"{2000 * point.delay:g} ms" for point in points)], _seconds(material, points, show)
+
+
+def _by_request(material: Material, show: Callable[[float, float], str]) -> Shown:
+    """Return a table of bytes and seconds for every request, on every line that requests are measured on."""
+    measured, lines = material.results.measured, asked_lines(material.extent)
+    retrain = [measured.get(replace(line, method="retrain", request=A_TENTH)) for line in lines]
+    found = [["Retrain", "", *(f"{one.seconds['method']:.1f}" if one else "–" for one in retrain)]]
+    for request, most in REQUESTS.items():
+        runs = [measured.get(replace(line, request=request)) for line in lines]
+        cells = ["–"] * (1 + len(lines))
+        for place, (one, anew) in enumerate(zip(runs, retrain, strict=True)):
+            if one and anew:
+                share = one.cost["protobuf"] / anew.cost["protobuf"]
+                cells[0] = show(100 * share, 100 * most)
+                cells[1 + place] = show(one.seconds["method"], 2 * most * anew.seconds["method"] + SPARE_SECONDS)
+        found.append([request, *cells])
+    return ["rows", "bytes, %", *(_line_of(point) for point in lines)], found
+
+
+def _beside(value: float, most: float) -> str:
+    """Show, on a page, a figure and the most that it may be."""
+    mark = "**" if round(value, 1) > round(most, 1) else ""
+    return f"{mark}{value:.1f}{mark} ({most:.1f})"
+
+
+def _alone(value: float, _: float) -> str:
+    """Show, in a terminal, a figure."""
+    return f"{value:.1f}"
+
+
+def _line_of(point: Point) -> str:
+    """Name a line by its limit."""
+    return f"{point.rate / MEGABIT:g} Mbit/s" if point.rate else f"{2000 * point.delay:g} ms"
 
 
 def _seconds(material: Material, points: Sequence[Point], show: Show) -> list[list[str]]:

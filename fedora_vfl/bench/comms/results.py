@@ -62,7 +62,8 @@ class Results:
         like = self.measured.get(replace(point, rate=None, delay=0.0))
         if not self.model or like is None or not like.wire or _kind(point) not in self.model.compute:
             return None
-        return self.model.seconds(Sample(_kind(point), 0.0, 8 * like.wire, like.cost["waits"], point.rate, point.delay))
+        waits = self.measured.get(point, like).cost["waits"]  # a long line may take fewer
+        return self.model.seconds(Sample(_kind(point), 0.0, 8 * like.wire, waits, point.rate, point.delay))
 
     @property
     def load(self) -> float | None:

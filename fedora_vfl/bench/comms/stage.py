@@ -28,7 +28,7 @@ from fedora_vfl.settings.files import check
 from fedora_vfl.wire.protocol import COORDINATOR
 from protos.fedora.v1.control_pb2 import Event
 
-COLUMNS_PER_PARTY = 2
+COLUMNS_PER_PARTY, CLASSES = 2, 10
 TEST_ROWS = 256
 
 
@@ -117,7 +117,7 @@ async def open_stage(point: Point, extent: Extent, work: Path, *, hosts: bool) -
     """Start the cluster that points of one place need; its folder goes with it."""
     folder = _new_folder(work)
     try:
-        write_table(folder / "table.parquet", parties=point.parties, rows=extent.rows)
+        write_table(folder / "table.parquet", parties=point.parties, rows=extent.rows, classes=CLASSES)
         data = {"source": "parquet", "path": str(folder / "table.parquet"), "id": "id"}
         job = check({"data": {**data, "parties": point.parties, "format": "parquet"}}, Job, origin="comms")
         run = folder / "run"
@@ -160,12 +160,14 @@ def _new_folder(work: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix="run-", dir=work))
 
 
-def write_table(path: Path, *, parties: int, rows: int) -> None:
+def write_table(path: Path, *, parties: int, rows: int, classes: int = 2) -> None:
     """Write rows whose label follows from columns of all parties; what is measured does not depend on what they say."""
     draw = np.random.default_rng(0)
     total = rows + TEST_ROWS
     columns = {f"x{number}": draw.normal(size=total) for number in range(COLUMNS_PER_PARTY * parties)}
-    label = np.where(sum(columns.values()) > 0, "yes", "no")
+    level = np.sum(list(columns.values()), axis=0)
+    # As many rows of each class, "0" the least.
+    label = np.searchsorted(np.quantile(level, np.arange(1, classes) / classes), level).astype(str)
     split = ["train"] * rows + ["test"] * TEST_ROWS
     ids = [f"row-{number:06d}" for number in range(total)]
     table = pyarrow.table({"id": ids, **columns, "label": label, "split": split})

@@ -157,7 +157,7 @@ class OneProcess:
             state.networks.train(phase.train_mode)
         for rule in rules.values():
             if isinstance(rule, JointRounds):
-                rule.begin(len(drawn))
+                rule.begin(len(drawn), labelled=losses.of_labels(phase.loss))
         report = Report(phase=phase.number, rows=sum(len(rows) for rows in drawn), steps=len(drawn))
         kept: list[Tensor] = []
         with torch.set_grad_enabled(rules[ACTIVE].needs_gradients):
