@@ -17,6 +17,7 @@ from fedora_vfl.bench.scaling.cells import TRAININGS, Group
 from fedora_vfl.bench.scaling.measuring import Cell, read_cells
 from fedora_vfl.bench.scaling.table import BARS, gap, lines
 from fedora_vfl.bench.sequence import Sequence, slope
+from fedora_vfl.bench.single import Single, line, measure, opened
 from fedora_vfl.cluster.preparation import prepare
 from fedora_vfl.errors import SettingsError
 from fedora_vfl.settings.files import check
@@ -84,6 +85,18 @@ def test_requests_whose_leaning_is_measured_are_clean_ones_of_their_kind(tmp_pat
         assert [len(torch.unique(rows)) for rows in drawn] == [6] * 4
         assert all(1 <= len(torch.unique(course.process.labels[rows])) <= classes for rows in drawn)
         assert not torch.isin(torch.cat(drawn), course.forget).any(), "rows that are gone are not asked for again"
+
+
+def test_rows_are_forgotten_one_by_one_beside_retrains_that_saw_none_of_them(tmp_path: Path) -> None:
+    course = opened("mislabelled", 3, 0, tmp_path / "run", limit=200)
+    asked = course.forget.tolist()
+    found = measure(course, 3, 2)
+    assert len(found) == 3 and all(len(one.retrains) == 2 for one in found)
+    assert all(one.original > one.retrain for one in found), "a wrong label is learned by heart or not at all"
+    assert not set(asked) & set(course.process.active.sets.rows[Samples.TRAIN].tolist())
+    surer = Single(0.9, 0.4, [0.2, 0.3])
+    assert surer.above and not surer.below and not Single(0.9, 0.34, [0.2, 0.3]).above
+    assert line("a/b.npz", 1, [surer, Single(0.9, 0.0, [0.2, 0.3])]) == "| b | 1 | 90 | 20 | 25 | 20 | 1 | 1 | 2 |"
 
 
 def test_what_is_no_set_and_no_request_is_said_in_one_sentence(tmp_path: Path) -> None:

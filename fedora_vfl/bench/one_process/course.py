@@ -24,7 +24,7 @@ from fedora_vfl.settings.files import load
 from fedora_vfl.wire.choice import Encodings
 from party.assessment import Assessor
 from party.request import resolve
-from party.state import copied
+from party.state import Recorded, copied
 from protos.fedora.v1.exchange_pb2 import Order
 from protos.fedora.v1.phase_pb2 import Samples
 
@@ -113,6 +113,12 @@ class Course:
         seed = derive(self.task.seed, "draw", draw) if draw else self.task.seed
         return self._perform(settings, replace(self.task, seed=seed))
 
+    def confidences(self, rows: Tensor) -> list[float]:
+        """Return how sure the model, as it is now, is of the labels that some rows to forget were trained on."""
+        seen, p = _forgotten(self._observed())
+        place = {row: at for at, row in enumerate(seen.tolist())}
+        return [float(p[place[row], self.process.labels[row]]) for row in rows.tolist()]
+
     def leaning(self, rows: Tensor) -> float:
         """Return by how many standard errors the labels of some rows lean on one party, as the trained model has it."""
         self.process.load(self._trained)
@@ -151,18 +157,28 @@ class Course:
                 value: R = stop.value
                 return value
 
-    def _figures(self) -> Figures:
-        """Measure the model as the active party does."""
+    def _observed(self) -> Recorded:
+        """Return the predictions for all sets that the active party measures."""
         seed = derive(self.job.seed, "observe")
         self.process.perform(observation(1, rows=self.rows, batch_size=self.job.evaluate.batch_size, seed=seed))
         active = self.process.active
         recorded, active.recorded = active.recorded, {}
-        rows, logits = recorded[Samples.FORGET]
-        p = logits.double().softmax(dim=1)
+        return recorded
+
+    def _figures(self) -> Figures:
+        """Measure the model as the active party does."""
+        recorded = self._observed()
+        rows, p = _forgotten(recorded)
         confidence = p[torch.arange(len(rows)), self.process.labels[rows]]
         entropy = torch.special.entr(p).sum(dim=1).mean()
         return {
-            **Assessor(active).figures(recorded),
+            **Assessor(self.process.active).figures(recorded),
             CONFIDENCE: float(confidence.mean()),
             UNSURE: 2 * float(entropy) / math.log(p.shape[1]) - 1,
         }
+
+
+def _forgotten(recorded: Recorded) -> tuple[Tensor, Tensor]:
+    """Return the rows to forget and the probabilities of their classes."""
+    rows, logits = recorded[Samples.FORGET]
+    return rows, logits.double().softmax(dim=1)
