@@ -158,7 +158,7 @@ async def run_phase(role: Role, phase: Phase) -> Report:
     else:
         await role.run_batches(phase, rule, drawn, report, tell)
     await rule.exchange(role.end_of(phase, report))
-    report.figures.update(rule.finish())
+    report.figures.update(state.finish(rule))
     return report
 
 
@@ -168,7 +168,9 @@ def outcome(report: Report) -> PhaseOutcome:
     return PhaseOutcome(report.rows, loss, 0.0, 0.0, 0.0, {"active": dict(report.figures)}, within_bounds=within)
 
 
-async def unlearn(settings: dict[str, Any], *, poisoned: bool = False) -> tuple[list[Phase], list[Role], MethodResult]:
+async def unlearn(
+    settings: dict[str, Any], *, poisoned: bool = False, rows_for_one: float = 1.0
+) -> tuple[list[Phase], list[Role], MethodResult]:
     """Run a method at three parties and, phase by phase, in one process; hold one against the other."""
     forget = torch.arange(0, TRAIN, 9)
     joint = trained(forget if poisoned else None)
@@ -176,7 +178,13 @@ async def unlearn(settings: dict[str, Any], *, poisoned: bool = False) -> tuple[
     roles = [role_of(place, joint, forget, queues) for place in range(3)]
     plain = reference.Unlearning(joint, forget)
     task = UnlearningTask(
-        Train(epochs=10, batch_size=32), classes=2, forget=len(forget), remaining=TRAIN - len(forget), seed=7, test=30
+        Train(epochs=10, batch_size=32),
+        classes=2,
+        forget=len(forget),
+        remaining=TRAIN - len(forget),
+        seed=7,
+        test=30,
+        rows_for_one=rows_for_one,
     )
     here, there = (self_scaling.auto(Problem(Fedora(**settings), task)) for _ in range(2))
     phases: list[Phase] = []
@@ -233,6 +241,13 @@ def test_joint_rounds_equal_one_process(settings: dict[str, Any]) -> None:
     assert roles[2].state.memory.of("compare").get("carrier") is None
     if settings.get("goal") == "uncertain":
         assert result.constraint_held and result.stopped.endswith("unsure enough")
+
+
+def test_what_brings_accuracy_back_equals_one_process() -> None:
+    phases, _, result = asyncio.run(unlearn({"scales": {"step": 12.0}}, rows_for_one=300.0))
+    names = [phase.name for phase in phases]
+    assert names[names.index("recovery") + 2] == "recovery" and names.count("retreat") > 1
+    assert "had fallen" in result.stopped
 
 
 @pytest.mark.parametrize("settings", [{}, {"dual": "parameterwise"}], ids=["scalar", "parameterwise"])

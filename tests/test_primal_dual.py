@@ -15,7 +15,7 @@ from torch.nn import Parameter, functional
 
 from coordinator.methods import MethodResult, PhaseOutcome, UnlearningTask, phases_in, self_scaling
 from coordinator.methods.fedora_settings import Fedora, Scales
-from coordinator.methods.primal_dual import Problem
+from coordinator.methods.primal_dual import RECOVERY, Problem
 from coordinator.methods.step_sizes import StepSizes
 from coordinator.train import Train
 from fedora_vfl.errors import PartyError, SettingsError
@@ -414,16 +414,26 @@ def played(
         return phases, result
 
 
-@given(held=st.lists(st.booleans(), max_size=5), kept=st.lists(st.booleans(), max_size=6) | st.just([False] * 6))
+@given(
+    held=st.lists(st.booleans(), max_size=5),
+    kept=st.lists(st.booleans(), max_size=7) | st.just([False] * 7),
+    spare=st.booleans(),
+)
 def test_however_comparisons_come_out_a_run_ends_and_says_whether_it_did_harm(
-    held: list[bool], kept: list[bool]
+    held: list[bool], kept: list[bool], spare: bool
 ) -> None:
-    backs = iter(kept)
-    phases, result = played(problem(), lambda _: {"accuracy_kept": float(next(backs, True))}, held)
+    backs, bytes_left = iter(kept), 3.8 if spare else 1.0
+    task = replace(problem().task, remaining=20_000, rows_for_one=bytes_left)
+    phases, result = played(Problem(Fedora(), task), lambda _: {"accuracy_kept": float(next(backs, True))}, held)
     rules = [one.update.WhichOneof("rule") for one in phases]
     assert rules[0] == rules[-1] == "compare" and rules.count("retreat") <= 4
-    assert ("retrain instead" in result.stopped) == (kept[1:6] == [False] * 5)
+    looks = 5 + spare  # before and after anything that may bring accuracy back
+    assert ("retrain instead" in result.stopped) == (kept[1 : 1 + looks] == [False] * looks)
     assert result.rounds == sum(one.joint.rounds for one in phases if one.update.HasField("joint_rounds"))
+    again = [one.joint.rounds for one in phases if (one.name, one.round) == (RECOVERY, 2)]
+    assert bool(again) == (spare and kept[1:2] == [False]), "what the budget has left comes before any step back"
+    exchanged = sum(one.joint.rounds * (one.joint.forget + one.joint.remaining) for one in phases)
+    assert exchanged <= 0.02 * 20 * task.remaining * bytes_left
 
 
 @pytest.mark.parametrize("rows_for_one", [0.8, 1.0, 1.7, 3.8])

@@ -30,6 +30,7 @@ from protos.fedora.v1.phase_pb2 import (
 
 COMPARISON, RETREAT, SOFTENING = "comparison", "retreat", "softening"
 CARRIED = "; one party's columns alone made the model sure of their labels, as a backdoor does"
+RECOVERED = "; more rounds of recovery followed, as accuracy had fallen"
 SOFTENED = "; all predictions were then made less sure, so that those of the rows to forget are unsure enough"
 
 # What a run may exchange, as shares of what retraining takes: up to FEW rows, and from a tenth of all rows on, where
@@ -95,6 +96,7 @@ class Pace:
     forget: int  # rows of D_u in a round that pushes
     remaining: int  # rows of D_r in a round that pushes; recovery has those of D_u too
     step: float  # η
+    spare: int  # rounds of recovery that the budget's bytes leave, should accuracy have fallen
 
 
 def auto(problem: Problem) -> Method[MethodResult]:
@@ -172,7 +174,8 @@ def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool, c
     step = scales.step * (1.0 if carried else _reach(problem, of_classes=classes))
     step *= math.sqrt(min(a_round, MOST_STEP_ROWS) / STEP_ROWS)
     step *= min(1.0, STEP_LAYERS / task.layers)
-    return Pace(push, rounds - push, forget, remaining, step)
+    spare = int(max(0.0, rows * task.rows_for_one - rounds * a_round) / a_round)
+    return Pace(push, rounds - push, forget, remaining, step, min(spare, rounds - push))
 
 
 def _reach(problem: Problem, *, of_classes: bool) -> float:
@@ -214,21 +217,25 @@ class _Rule:
         carried = _bit(found, "carried") is True
         all_classes = _bit(found, "all_classes") is True
         paced = pace(self.problem, self.scales, self.looks, all_classes=all_classes, carried=carried)
-        rounds = [self._pushing(paced)] * bool(paced.push) + [self._recovering(paced)] * bool(paced.recovery)
-        found = yield [*rounds, self._comparison(2)]
-        retreats = 0
+        phases = [self._pushing(paced)] * bool(paced.push) + [self._recovering(paced)] * bool(paced.recovery)
+        found = yield [*phases, self._comparison(2)]
+        looked, retreats, more = 2, 0, ""
+        if self._harmed(found) and paced.spare:
+            looked, more = 3, RECOVERED
+            found = yield [self._recovering(paced, again=True), self._comparison(looked)]
         while self._harmed(found) and retreats < MOST_RETREATS:
             retreats += 1
             retreat = look(RETREAT, retreats, over=share(REMAINING, 0), batch_size=1, update=_retreat())
-            found = yield [retreat, self._comparison(2 + retreats)]
+            found = yield [retreat, self._comparison(looked + retreats)]
         back = self._taken_back(retreats, harmed=self._harmed(found)) if retreats else ""
         if self._uncertain:
             held, softened = yield from self._softened()
             why = (back or "all rounds were run") + (SOFTENED if softened else "")
         else:
             held = bool(found.within_bounds)
-            why = (back or self._standing(held)) + (CARRIED if carried else "")
-        return MethodResult(paced.push + paced.recovery, why, held, pushed=not paced.recovery)
+            why = (back or self._standing(held) + more) + (CARRIED if carried else "")
+        rounds = paced.push + paced.recovery + (paced.spare if more else 0)
+        return MethodResult(rounds, why, held, pushed=not paced.recovery)
 
     def _softened(self) -> Method[tuple[bool | None, bool]]:
         """Make all predictions less sure where D_u is not unsure enough; tell whether it is then, and was not before.
@@ -268,10 +275,11 @@ class _Rule:
         rule = self._rule(pace, falling=not pace.recovery)
         return self._phase(UNLEARNING, 1, pace.push, pace.forget, pace.remaining, Update(joint_rounds=rule, fresh=True))
 
-    def _recovering(self, pace: Pace) -> Phase:
-        """Return the rounds on D_r alone."""
-        update = Update(joint_rounds=self._rule(pace, falling=True), fresh=not pace.push)
-        return self._phase(RECOVERY, 1, pace.recovery, 0, pace.forget + pace.remaining, update)
+    def _recovering(self, pace: Pace, *, again: bool = False) -> Phase:
+        """Return the rounds on D_r alone; those `again` are what is left of the budget."""
+        update = Update(joint_rounds=self._rule(pace, falling=True), fresh=not (pace.push or again))
+        rounds = pace.spare if again else pace.recovery
+        return self._phase(RECOVERY, 1 + again, rounds, 0, pace.forget + pace.remaining, update)
 
     def _rule(self, pace: Pace, *, falling: bool) -> JointRounds:
         """Return what the rounds of a phase do."""
