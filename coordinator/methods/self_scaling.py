@@ -174,7 +174,7 @@ def pace(problem: Problem, scales: Scales, looks: Looks, *, all_classes: bool, c
     step = scales.step * (1.0 if carried else _reach(problem, of_classes=classes))
     step *= math.sqrt(min(a_round, MOST_STEP_ROWS) / STEP_ROWS)
     step *= min(1.0, STEP_LAYERS / task.layers)
-    spare = int(max(0.0, rows * task.rows_for_one - rounds * a_round) / a_round)
+    spare = int(max(0.0, rows * task.rows_for_one - rounds * a_round - compared / 2) / a_round)
     return Pace(push, rounds - push, forget, remaining, step, min(spare, rounds - push))
 
 
