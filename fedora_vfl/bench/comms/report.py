@@ -60,8 +60,9 @@ A job that trains an original, in a federation whose {ids:,} ids of each party w
 change, later jobs exchange none of it. [More ids, beside the bare library](alignment.md)."""
 ASKED = """\
 FedORA's bytes and seconds by what is asked for, beside Retrain's on the same line, which trains on nine tenths of the \
-rows until there is nothing more to learn. In brackets the most that we promise: of bytes a share that goes by the \
-request, of seconds twice that share and one second. What is more is **bold**."""
+rows until there is nothing more to learn (where 1 or 50 rows are asked for, on a ninth more, which its bytes are taken \
+to be, and its seconds are not). In brackets the most that we promise: of bytes a share that goes by the request, of \
+seconds twice that share and one second. What is more is **bold**."""
 TIME_MODEL = """\
     seconds = compute + a · bytes · 8 / rate + b · waits · round trip
 
@@ -238,11 +239,19 @@ def _by_request(material: Material, show: Callable[[float, float], str]) -> Show
         cells = ["–"] * (1 + len(lines))
         for place, (one, anew) in enumerate(zip(runs, retrain, strict=True)):
             if one and anew:
-                share = one.cost["protobuf"] / anew.cost["protobuf"]
+                whole = (
+                    anew.cost["protobuf"] * _remaining(request, material.extent) / _remaining(A_TENTH, material.extent)
+                )
+                share = one.cost["protobuf"] / whole
                 cells[0] = show(100 * share, 100 * most)
                 cells[1 + place] = show(one.seconds["method"], 2 * most * anew.seconds["method"] + SPARE_SECONDS)
         found.append([request, *cells])
     return ["rows", "bytes, %", *(_line_of(point) for point in lines)], found
+
+
+def _remaining(request: str, extent: Extent) -> int:
+    """Return how many rows Retrain has."""
+    return extent.rows - (int(request.split()[0]) if request[0].isdigit() else extent.rows // 10)
 
 
 def _beside(value: float, most: float) -> str:
