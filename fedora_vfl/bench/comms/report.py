@@ -60,8 +60,8 @@ A job that trains an original, in a federation whose {ids:,} ids of each party w
 change, later jobs exchange none of it. [More ids, beside the bare library](alignment.md)."""
 ASKED = """\
 FedORA's bytes and seconds by what is asked for, beside Retrain's on the same line, which trains on nine tenths of the \
-rows until there is nothing more to learn (where 1 or 50 rows are asked for, on a ninth more, which its bytes are taken \
-to be, and its seconds are not). In brackets the most that we promise: of bytes a share that goes by the request, of \
+rows until there is nothing more to learn (where 1 or 50 rows are asked for it has a ninth more, which is added to its \
+bytes and not to its seconds). In brackets the most that we promise: of bytes a share that goes by the request, of \
 seconds twice that share and one second. What is more is **bold**."""
 TIME_MODEL = """\
     seconds = compute + a · bytes · 8 / rate + b · waits · round trip
