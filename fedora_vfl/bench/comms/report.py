@@ -239,11 +239,8 @@ def _by_request(material: Material, show: Callable[[float, float], str]) -> Show
         cells = ["–"] * (1 + len(lines))
         for place, (one, anew) in enumerate(zip(runs, retrain, strict=True)):
             if one and anew:
-                whole = (
-                    anew.cost["protobuf"] * _remaining(request, material.extent) / _remaining(A_TENTH, material.extent)
-                )
-                share = one.cost["protobuf"] / whole
-                cells[0] = show(100 * share, 100 * most)
+                more = _remaining(request, material.extent) / _remaining(A_TENTH, material.extent)
+                cells[0] = show(100 * one.cost["protobuf"] / (more * anew.cost["protobuf"]), 100 * most)
                 cells[1 + place] = show(one.seconds["method"], 2 * most * anew.seconds["method"] + SPARE_SECONDS)
         found.append([request, *cells])
     return ["rows", "bytes, %", *(_line_of(point) for point in lines)], found
