@@ -15,7 +15,7 @@ from fedora_vfl.bench.one_process.course import CONFIDENCE, LEANING, UNSURE, Cou
 from fedora_vfl.bench.scaling import __main__ as command
 from fedora_vfl.bench.scaling.cells import TRAININGS, Group
 from fedora_vfl.bench.scaling.measuring import Cell, read_cells
-from fedora_vfl.bench.scaling.table import BARS, gap, lines
+from fedora_vfl.bench.scaling.table import BARS, beyond, gap, lines
 from fedora_vfl.bench.sequence import Sequence, slope
 from fedora_vfl.bench.single import Single, line, measure, opened
 from fedora_vfl.cluster.preparation import prepare
@@ -45,6 +45,15 @@ def test_a_figure_misses_where_it_is_beyond_the_bar_and_beyond_one_deviation_of_
     both = gap([cell(0.885, [0.90] * 3), cell(0.91, [0.90] * 3)], test)
     assert both and both.misses == 1 and both.unlearned == pytest.approx(89.75)
     assert gap([cell(0.9, [0.9])], BARS[1]) is None, "no backdoor, no figure"
+
+
+def test_retrains_are_held_against_each_other_by_the_same_bars() -> None:
+    cells = [cell(0.90, [0.90, 0.90, 0.90]), cell(0.80, [0.90, 0.90, 0.70])]
+    (said,) = beyond(cells)
+    # 70 is far below two that agree; two that do not agree allow for more than one of them is away.
+    assert said == "test_accuracy: 0 of 2 runs are beyond the bar, and 1 of 6 Retrains beside the others"
+    (alone,) = beyond([cell(0.80, [0.90])])
+    assert alone == "test_accuracy: 1 of 1 runs are beyond the bar"
 
 
 def test_a_line_says_where_more_bytes_were_used_than_a_request_of_its_size_may_cost() -> None:
@@ -123,7 +132,8 @@ def test_cells_are_kept_as_they_are_done_and_not_done_again(tmp_path: Path, monk
     assert all(one.unlearned["bytes"] > 0 and one.stopped for one in cells)
     assert cells[0].unlearned[LEANING] > 0 == cells[2].unlearned[LEANING], "of one row nothing can be said"
     assert all(-1 <= one.unlearned[UNSURE] <= 1 for one in cells)
-    assert (tmp_path / "table.md").read_text().count("\n") == 6
+    table = (tmp_path / "table.md").read_text()
+    assert table.count("|\n") == 6 and "test_accuracy: " in table
     monkeypatch.setattr(command, "measure", None)  # nothing is left to measure
     command.main(**wanted, part=["full", "no push"])
     assert read_cells(tmp_path / "cells.jsonl") == cells

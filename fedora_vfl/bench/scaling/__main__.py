@@ -20,7 +20,7 @@ from rich.table import Table
 
 from fedora_vfl.bench.scaling.cells import PARTS, TRAININGS, Group
 from fedora_vfl.bench.scaling.measuring import measure, read_cells, write_cells
-from fedora_vfl.bench.scaling.table import HEADER, lines, markdown
+from fedora_vfl.bench.scaling.table import HEADER, beyond, lines, markdown
 from fedora_vfl.errors import FedoraError, SettingsError
 from fedora_vfl.storage import write_atomically
 
@@ -68,7 +68,9 @@ def main(
     for line in lines(cells):
         table.add_row(*line)
     Console(width=220).print(table)
-    write_atomically(out / "table.md", markdown(cells))
+    said = "\n".join(beyond(cells))
+    print(said)
+    write_atomically(out / "table.md", f"{markdown(cells)}\n{said}\n")
 
 
 if __name__ == "__main__":

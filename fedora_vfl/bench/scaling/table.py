@@ -37,6 +37,12 @@ class Bar:
     below: bool = True  # whether too low a figure misses it
     above: bool = True
 
+    def missed(self, found: float, anew: Sequence[float]) -> bool:
+        """Tell whether a figure is beyond the bar, and beyond one deviation of what it is held against."""
+        deviation = statistics.stdev(anew) if len(anew) > 1 else 0.0
+        away, most = found - statistics.mean(anew), max(self.points, deviation)
+        return (self.above and away > most) or (self.below and away < -most)
+
 
 BARS = (
     Bar("test_accuracy", 1, above=False),
@@ -76,8 +82,7 @@ def gap(cells: Sequence[Cell], bar: Bar) -> Gap | None:
         anew = [100 * one[bar.figure] for one in cell.retrains]
         means.append(statistics.mean(anew))
         deviations.append(statistics.stdev(anew) if len(anew) > 1 else 0.0)
-        away, most = 100 * cell.unlearned[bar.figure] - means[-1], max(bar.points, deviations[-1])
-        misses += (bar.above and away > most) or (bar.below and away < -most)
+        misses += bar.missed(100 * cell.unlearned[bar.figure], anew)
     return Gap(
         original=100 * statistics.mean(cell.original[bar.figure] for cell in cells),
         unlearned=100 * statistics.mean(cell.unlearned[bar.figure] for cell in cells),
@@ -94,15 +99,38 @@ def lines(cells: Sequence[Cell]) -> Iterator[list[str]]:
         group = cell.group
         groups.setdefault((group.data_set, group.request, cell.part, group.training), []).append(cell)
     for (name, request, part, training), found in groups.items():
-        bars = [POISONED if request.startswith("backdoor") and one.figure == POISONED.figure else one for one in BARS]
-        gaps = [gap(found, bar) for bar in bars]
-        if request in ("1", "wrong"):
-            gaps = [gaps[0], *([None] * (len(gaps) - 1))]  # rates of one row say nothing
+        gaps = [gap(found, bar) if _tells(request, bar) else None for bar in _bars(request)]
         share = statistics.mean(cell.bytes_share for cell in found)
         over = " **too many**" if share > SHARES.get(request, 0.08) * 1.005 else ""
         shown = ["" if one is None else str(one) for one in gaps]
         told = [confidence(found), span(found, UNSURE, digits=2), span(found, LEANING, digits=1)]
         yield [Path(name).stem, request, part, training, str(len(found)), *shown, *told, f"{100 * share:.1f} %{over}"]
+
+
+def _bars(request: str) -> list[Bar]:
+    poisoned = request.startswith("backdoor")
+    return [POISONED if poisoned and one.figure == POISONED.figure else one for one in BARS]
+
+
+def _tells(request: str, bar: Bar) -> bool:
+    """Tell whether a figure says anything: rates of one row do not."""
+    return bar is BARS[0] or request not in ("1", "wrong")
+
+
+def beyond(cells: Sequence[Cell]) -> Iterator[str]:
+    """Say, bar by bar, how many runs are beyond it, and how many Retrains, each held against the others of its own."""
+    for place, name in enumerate(bar.figure for bar in BARS):
+        found = [
+            (100 * cell.unlearned[name], [100 * one[name] for one in cell.retrains], bar)
+            for cell in cells
+            if name in cell.unlearned and _tells(cell.group.request, bar := _bars(cell.group.request)[place])
+        ]
+        if found:
+            runs = sum(bar.missed(one, anew) for one, anew, bar in found)
+            held = [(one, [*anew[:at], *anew[at + 1 :]], bar) for _, anew, bar in found for at, one in enumerate(anew)]
+            retrains = [bar.missed(one, rest) for one, rest, bar in held if rest]
+            beside = f", and {sum(retrains)} of {len(retrains)} Retrains beside the others" if retrains else ""
+            yield f"{name}: {runs} of {len(found)} runs are beyond the bar{beside}"
 
 
 def confidence(cells: Sequence[Cell]) -> str:
