@@ -1,9 +1,11 @@
 """What a party remembers of its part in an unlearning, to sign it in the end."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from fedora_vfl.wire.joint import names_of
+from party.losses import of_labels
 from party.updates import Rule
 from party.updates.primal_dual import unlearning_loss
 from protos.fedora.v1.phase_pb2 import Loss, Phase, Report
@@ -74,7 +76,7 @@ class Account:
         if dual := rule.stated_dual():
             self.dual, self.dual_told = dual, told
         if phase.update.WhichOneof("rule") == "compare":
-            self.unseen = _unseen(phase, report)
+            self.unseen = _unseen(phase, report) if of_labels(phase.loss) and classes else None
         if "moved_squared" in report.figures:
             self.moved_squared = report.figures["moved_squared"]
         if "figures" in report.left_out:
@@ -86,8 +88,11 @@ class Account:
 
     def _uncertainty(self, phase: Phase, report: Report, classes: int) -> dict[str, Any]:
         """Return L_u and what it is made of."""
+        weight = phase.loss.uncertainty.omega * (report.rows if phase.loss.reduction == Loss.SUM else 1)
+        largest = weight * math.log(classes)
         return {
-            "loss": unlearning_loss(phase, report),
+            # Rounded to a policy's digits, it may be beyond what it can be.
+            "loss": min(largest, max(-largest, unlearning_loss(phase, report))),
             "weight": phase.loss.uncertainty.omega,
             "classes": classes,
             # Where γ was measured on rows never seen, L_u and γ are the comparison's.
@@ -99,9 +104,15 @@ class Account:
 
 
 def _unseen(phase: Phase, report: Report) -> dict[str, Any] | None:
-    """Return what a comparison has found, as far as it may be told."""
+    """Return what a comparison has found, as far as it may be told; None where there was nothing to compare with."""
     found = report.figures
-    if "forgotten_level" not in found or "unseen_level" not in found:
+    told = "forgotten_level" in found
+    if told and "unseen_level" not in found:
         return None
-    levels = {name: found[name] for name in ("forgotten_level", "unseen_level", "tolerance")}
-    return {**levels, "forgotten_rows": phase.joint.forget, "unseen_rows": int(found["unseen_rows"])}
+    levels = {name: found[name] if told else None for name in ("forgotten_level", "unseen_level", "tolerance")}
+    return {
+        **levels,
+        "alike": report.within_bounds if report.HasField("within_bounds") else None,
+        "forgotten_rows": phase.joint.forget,
+        "unseen_rows": int(found["unseen_rows"]) if told else None,
+    }

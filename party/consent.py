@@ -158,8 +158,9 @@ class Consent:
         """Agree to a phase over these batches of the job's sets, before any of them is sent."""
         if self._policy is None or self._budget is None:
             return
-        self._phases += 1
-        self._told.phases += 1
+        rounds = phase.joint.rounds or 1
+        self._phases += rounds
+        self._told.phases += rounds
         _check(self._policy.about_phases(self._phases))
         if self._told.phases > (1 + MOST_AGAIN) * self._policy.most_phases:
             said = f"is {self._policy.most_phases}, and with those done again the job has {self._told.phases}"

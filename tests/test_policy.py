@@ -1,6 +1,8 @@
 """What a party refuses by its own policy, and what it keeps back, however the questions are put."""
 
 import asyncio
+import json
+import math
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +24,7 @@ from fedora_vfl.settings.model import Model
 from fedora_vfl.wire.learning_rates import learning_rate
 from fedora_vfl.wire.meter import Meter, Totals
 from party import models
+from party.account import Account
 from party.batches import SampleSets, draw_joint
 from party.budget import DAY_SECONDS, Budget
 from party.consent import Consent
@@ -35,6 +38,7 @@ from party.policy import Policy
 from party.randomness import SECRET_FILE, drawing, load_or_make_secret
 from party.settings import PartySettings, load_party
 from party.state import assemble
+from party.updates import RuleMemory, rule_for
 from protos.fedora.v1.control_pb2 import Setup
 from protos.fedora.v1.exchange_pb2 import Order
 from protos.fedora.v1.phase_pb2 import (
@@ -822,9 +826,12 @@ def test_an_operator_is_known_by_the_certificate(tmp_path: Path) -> None:
     assert str(caught.value) == "passive-2: policy.submit: takes jobs of bank, not of 'operator'"
 
 
-def test_under_the_default_policy_a_sample_is_pushed_as_under_none(tmp_path: Path) -> None:
+def test_under_the_default_policy_a_sample_is_forgotten_as_under_none_and_the_certificate_says_so(
+    tmp_path: Path,
+) -> None:
     async def scenario(cluster: LocalCluster, submit: Submit) -> list[tuple[str, str, int]]:
         result = await submit({"model": SMALL, "train": {"epochs": 1}, "forget": {"samples": 80}})
+        assert isinstance(result["unlearning"]["constraint_held"], bool)
         links: list[dict[str, Any]] = result["unlearned"]["bytes"]["links"]
         return [(one["kind"], one["direction"], one["tensor"]) for one in links if one["tensor"]]
 
@@ -833,7 +840,36 @@ def test_under_the_default_policy_a_sample_is_pushed_as_under_none(tmp_path: Pat
         folder = tmp_path / f"{policy}"
         folder.mkdir()
         found.append(on_cluster(folder, scenario, policy=policy, rows=1500))
+        made = json.loads((folder / "run" / "certificate.json").read_text())
+        unseen = made["final"]["unseen"]
+        assert (unseen["forgotten_level"] is None) == (policy is None) and isinstance(unseen["alike"], bool)
+        assert made["final"]["uncertainty"]["gamma"] is None, "the constraint is the comparison's"
+        sentences = [*made["claims"], *made["does_not_claim"]]
+        assert any("rows never seen" in one and ("policy" in one) == (policy is None) for one in sentences)
     assert found[0] == found[1]
+
+
+def test_what_is_not_told_of_a_few_rows_is_said_to_be_kept_back_and_no_more(tmp_path: Path) -> None:
+    async def scenario(cluster: LocalCluster, submit: Submit) -> dict[str, Any]:
+        return await submit({"model": SMALL, "train": {"epochs": 1}, "forget": {"samples": 3}})
+
+    result = on_cluster(tmp_path, scenario, policy=None)
+    stopped = result["unlearning"]["stopped"]
+    assert result["unlearning"]["constraint_held"] is None and "it is not told whether the rows look" in stopped
+    assert "nothing could be taken back" in stopped
+    assert not any("Nothing was changed" in one for one in result["verdict"])
+    made = json.loads((tmp_path / "run" / "certificate.json").read_text())
+    assert made["final"]["unseen"]["alike"] is None and made["final"]["no_slackness"] == "No dual variable was stated."
+
+
+def test_a_loss_that_rounding_takes_beyond_its_range_is_stated_within_it() -> None:
+    account = Account(commitment="", dropped=50, remaining=100, began="now")
+    phase = Phase(name="certificate", update=Update(observe=Observe()), loss=Loss(uncertainty=Uncertainty(omega=2)))
+    phase.loss.reduction = Loss.SET_MEAN
+    for loss, largest in ((-1.39, -2 * math.log(2)), (1.39, 2 * math.log(2)), (-0.5, -0.5)):
+        rule = rule_for(phase.update, [torch.nn.Parameter(torch.ones(1))], RuleMemory(initial=[torch.ones(1)]))
+        account.add(phase, rule, Report(rows=50, loss_sum=50 * loss), classes=2)
+        assert account.uncertainty is not None and account.uncertainty["loss"] == pytest.approx(largest)
 
 
 def test_one_person_is_forgotten_without_a_figure_about_that_person(tmp_path: Path) -> None:
@@ -870,7 +906,7 @@ def test_one_person_is_forgotten_without_a_figure_about_that_person(tmp_path: Pa
         for phase in (one for one in result["rounds"] if one["rows"] == 1):
             assert phase["loss"] is phase["accuracy"] is phase["change"] is None
             assert not {"dual_largest", "gradient_squared"} & set(phase["figures"].get("passive-1", {}))
-    assert fedora["unlearning"]["constraint_held"] in (True, False)
+    assert fedora["unlearning"]["constraint_held"] is None, "of one row it is not told"
     assert dozen["unlearned"]["forget_accuracy"] is not None
     assert one_more["unlearned"]["forget_accuracy"] is None
     assert "differ by fewer" in one_more["unlearned"]["left_out"]["forget_accuracy"]

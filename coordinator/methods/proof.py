@@ -53,6 +53,7 @@ def proof(task: UnlearningTask, settings: Unlearn, *, pushed: bool) -> Method[Pr
     if isinstance(settings, Fedora):
         (forgotten,) = residual.earlier
         loss = None if "loss" in forgotten.left_out else problem.loss(forgotten.loss)
-    told = all("moved_squared" in one for one in residual.figures.values())
+    found = residual.figures
+    told = len(found) > len(task.passive) and all("moved_squared" in one for one in found.values())
     moved = residual.total("moved_squared") if told else None
     return Proof(loss, residual.total("residual_squared"), residual.rows, moved)

@@ -31,6 +31,7 @@ from protos.fedora.v1.phase_pb2 import (
 COMPARISON, RETREAT, SOFTENING = "comparison", "retreat", "softening"
 CARRIED = "; one party's columns alone made the model sure of their labels, as a backdoor does"
 RECOVERED = "; more rounds of recovery followed, as accuracy had fallen"
+UNGUARDED = "; it is not told whether accuracy was kept, so that nothing could be taken back"
 SOFTENED = "; all predictions were then made less sure, so that those of the rows to forget are unsure enough"
 
 # What a run may exchange, as shares of what retraining takes: up to FEW rows, and from a tenth of all rows on, where
@@ -232,8 +233,9 @@ class _Rule:
             held, softened = yield from self._softened()
             why = (back or "all rounds were run") + (SOFTENED if softened else "")
         else:
-            held = bool(found.within_bounds)
+            held = found.within_bounds
             why = (back or self._standing(held) + more) + (CARRIED if carried else "")
+            why += "" if _bit(found, "accuracy_kept") is not None or not self.scales.guard else UNGUARDED
         rounds = paced.push + paced.recovery + (paced.spare if more else 0)
         return MethodResult(rounds, why, held, pushed=not paced.recovery)
 
@@ -258,7 +260,9 @@ class _Rule:
         still = "; it is still lower than before: retrain instead" if harmed else ""
         return f"accuracy on {self._held_out} rows had fallen, and {back}{still}"
 
-    def _standing(self, held: bool) -> str:
+    def _standing(self, held: bool | None) -> str:
+        if held is None:
+            return f"all rounds were run; it is not told whether the rows look like {self._held_out} rows"
         if held:
             return f"the rows look like {self._held_out} rows of their classes, neither surer nor less sure"
         return f"all rounds were run; the rows do not look like {self._held_out} rows of their classes"
@@ -289,7 +293,7 @@ class _Rule:
             sigma=scales.dual_step,
             ceiling=self._ceiling,
             omega_max=scales.omega_max or 0.0,
-            gamma=settings.gamma if settings.gamma and settings.dual != "scalar" else 1.0,
+            gamma=settings.gamma if settings.gamma is not None and settings.dual != "scalar" else 1.0,
             step=pace.step,
             falling=scales.decay and falling,
             rho=settings.rho,

@@ -43,6 +43,7 @@ SECRET_BYTES = 32  # of a request, shared by its parties
 EARLIER = {
     **dict.fromkeys(("fedora-certificate-1", "fedora-statement-1", "fedora-request-1"), "0.4.0"),
     **dict.fromkeys(("fedora-certificate-2", "fedora-statement-2"), "0.5.0"),
+    **dict.fromkeys(("fedora-certificate-3", "fedora-statement-3"), "0.12.0"),
 }
 
 
@@ -83,18 +84,29 @@ class Uncertainty(Record):
 
 
 class Unseen(Record):
-    """The final model on rows to forget beside rows that were never seen, as the active party measured it."""
+    """The final model on rows to forget beside rows that were never seen, as the active party measured it.
 
-    forgotten_level: NonNegativeFloat  # L_u of the goal `as-retrained`: mean loss, cut off at its ceiling
+    Levels are null where a policy keeps them back, and `alike` too where labels of few rows would decide it.
+    """
+
+    alike: bool | None  # whether there is no difference
     forgotten_rows: PositiveInt
-    unseen_level: NonNegativeFloat  # γ: the same of held-out rows of the same classes
-    unseen_rows: PositiveInt
-    tolerance: NonNegativeFloat  # two standard errors of the difference
+    forgotten_level: NonNegativeFloat | None  # L_u of the goal `as-retrained`: mean loss, cut off at its ceiling
+    unseen_level: NonNegativeFloat | None  # γ: the same of held-out rows of the same classes
+    unseen_rows: PositiveInt | None
+    tolerance: NonNegativeFloat | None  # two standard errors of the difference
 
-    @property
-    def alike(self) -> bool:
-        """Whether there is no difference."""
-        return abs(self.forgotten_level - self.unseen_level) <= self.tolerance
+    @model_validator(mode="after")
+    def _fits(self) -> "Unseen":
+        """Refuse a word that levels contradict, and levels of which some are missing."""
+        levels = (self.forgotten_level, self.unseen_level, self.unseen_rows, self.tolerance)
+        if None in levels and levels != (None,) * len(levels):
+            raise ValueError("has some of its levels, not all")
+        if self.forgotten_level is not None and self.unseen_level is not None and self.tolerance is not None:
+            apart = abs(self.forgotten_level - self.unseen_level)
+            if self.alike != (apart <= self.tolerance):
+                raise ValueError("alike: is not what follows from the levels")
+        return self
 
 
 class SavedModel(Record):
@@ -135,7 +147,7 @@ class CountedBytes(Record):
 class Attestation(Record):
     """A party's statement. Figures it does not know, or that the method does not have, are null."""
 
-    format: Literal["fedora-statement-3"] = "fedora-statement-3"
+    format: Literal["fedora-statement-4"] = "fedora-statement-4"
     job: JobId
     party: Name
     role: Literal["active", "passive"]

@@ -24,6 +24,23 @@ NOT_ALIKE = (
     "by more than {tolerance:.4f}. Rows with wrong labels have no unseen likes: their loss should be the larger one."
 )
 
+ALIKE_TOLD = (
+    "The forgotten rows look like rows never seen: the active party says so of {forgotten_rows} of them, by the same "
+    "comparison of mean losses with held-out rows of the same classes, and keeps the losses back by its policy."
+)
+
+NOT_ALIKE_TOLD = (
+    "The forgotten rows are not claimed to look like rows never seen: the active party says of {forgotten_rows} of "
+    "them that their mean loss differs from that of held-out rows of the same classes by more than two standard "
+    "errors, and keeps the losses back by its policy. Rows with wrong labels have no unseen likes: their loss should "
+    "be the larger one."
+)
+
+ALIKE_KEPT_BACK = (
+    "It is not said whether the forgotten rows look like rows never seen: they are so few that the active party keeps "
+    "it back by its policy."
+)
+
 FEASIBLE = "The final model meets the constraint: L_u, the uncertainty loss on the forgotten rows, is at least γ."
 
 OPTIMALITY = (
@@ -69,8 +86,18 @@ NOT_MEASURED = "The stationarity residual was not measured: nothing is said of h
 def claims(dual: str | None, shortfall: float | None, unseen: Unseen | None = None) -> list[str]:
     """Say what a certificate claims, by the form of the dual variable, constraint residual, and rows never seen."""
     feasible = [FEASIBLE] if dual == "scalar" and shortfall == 0 else []
-    alike = [ALIKE.format(**unseen.model_dump())] if unseen and unseen.alike else []
+    alike = [_compared(unseen)] if unseen and unseen.alike else []
     return [*ALWAYS, *feasible, *alike, *([OPTIMALITY] if dual == "scalar" else [])]
+
+
+def _compared(unseen: Unseen) -> str:
+    """Say what a comparison with rows never seen has come to, as far as it is told."""
+    told = unseen.forgotten_level is not None
+    if unseen.alike is None:
+        return ALIKE_KEPT_BACK
+    if unseen.alike:
+        return (ALIKE if told else ALIKE_TOLD).format(**unseen.model_dump())
+    return (NOT_ALIKE if told else NOT_ALIKE_TOLD).format(**unseen.model_dump())
 
 
 def does_not_claim(
@@ -85,7 +112,7 @@ def does_not_claim(
         return [NO_DUAL, *NEVER]
     said = [PARAMETERWISE] if dual == "parameterwise" else []
     if unseen:
-        said += [] if unseen.alike else [NOT_ALIKE.format(**unseen.model_dump())]
+        said += [] if unseen.alike else [_compared(unseen)]
     elif dual == "scalar" and shortfall != 0:
         said.append(NOT_FEASIBLE)
     if goal == "as-retrained":

@@ -30,12 +30,12 @@ from fedora_vfl.signing import canonical
 from fedora_vfl.wire.protocol import COORDINATOR
 
 # Raised whenever a field, or a sentence in claims.py, changes: a certificate is held to the form and words of its time.
-FORMAT = "fedora-certificate-3"
+FORMAT = "fedora-certificate-4"
 
 NO_SLACKNESS = {
     "parameterwise": "Complementary slackness belongs to the scalar form; the parameterwise form compares γ with the "
     "gradient and not with L_u.",
-    None: "The method has no dual variable.",
+    None: "No dual variable was stated.",
 }
 
 
@@ -106,7 +106,7 @@ class Seal(Record):
 class Certificate(Record):
     """The whole."""
 
-    format: Literal["fedora-certificate-3"]
+    format: Literal["fedora-certificate-4"]
     job: JobId
     time: Time
     software: str

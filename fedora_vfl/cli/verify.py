@@ -156,7 +156,7 @@ def _standing(made: "Certificate") -> list[str]:
     if final.uncertainty:
         loss, largest = final.uncertainty.loss, final.largest_uncertainty
         said.append(f"L_u is {loss:.6g}; a uniform prediction would give {largest:.6g}")
-    if final.unseen:
+    if final.unseen and final.unseen.forgotten_level is not None:
         said.append(
             f"loss of forgotten rows {final.unseen.forgotten_level:.6g}, of {final.unseen.unseen_rows} rows never seen "
             f"{final.unseen.unseen_level:.6g}, tolerance {final.unseen.tolerance:.6g}"
