@@ -21,7 +21,7 @@ class Scales(Settings):
     # Seconds there and back, which rounds are counted for; null: as measured at the set-up, see result.json.
     round_trip: NonNegativeFloat | None = None
     push_share: Annotated[float, Field(gt=0, le=1)] | None = None  # of the rounds; 20 rounds, 0.6, or 1 for `uncertain`
-    passes: PositiveFloat | None = None  # over few rows or a sample, at most; 4 or 2
+    passes: PositiveFloat | None = None  # over few rows or a sample, at most; 2
     dual_step: PositiveFloat = 1.0  # σ, in units of the ceiling
     omega_max: PositiveFloat | None = None  # 1, or 4 for `uncertain`
     ceiling: Annotated[float, Field(gt=0, le=1)] | None = None  # of L_u, as a share of guessing; 1, or 0.97
