@@ -631,7 +631,7 @@ def _whole(phase: Phase) -> Phase:
 
 
 def _taken(name: str) -> SettingsError:
-    remedy = "choose another name as `save`, or say `overwrite: true` beside it"
+    remedy = "choose another name as `train.save`, `unlearn.save` or a comparison's, or say `overwrite: true` beside it"
     return SettingsError(f"a model is saved as {name!r} already: {remedy}")
 
 
