@@ -860,6 +860,7 @@ def test_what_is_not_told_of_a_few_rows_is_said_to_be_kept_back_and_no_more(tmp_
     assert not any("Nothing was changed" in one for one in result["verdict"])
     made = json.loads((tmp_path / "run" / "certificate.json").read_text())
     assert made["final"]["unseen"]["alike"] is None and made["final"]["no_slackness"] == "No dual variable was stated."
+    assert not any("Constraint residual" in one for one in made["claims"]), "none of the three is told"
 
 
 def test_a_loss_that_rounding_takes_beyond_its_range_is_stated_within_it() -> None:

@@ -83,11 +83,13 @@ NOT_STATIONARY = (
 NOT_MEASURED = "The stationarity residual was not measured: nothing is said of how near an optimum the model is."
 
 
-def claims(dual: str | None, shortfall: float | None, unseen: Unseen | None = None) -> list[str]:
-    """Say what a certificate claims, by the form of the dual variable, constraint residual, and rows never seen."""
+def claims(
+    dual: str | None, shortfall: float | None, stationarity: float | None, unseen: Unseen | None = None
+) -> list[str]:
+    """Say what a certificate claims, by form, constraint and stationarity residual, and rows never seen."""
     feasible = [FEASIBLE] if dual == "scalar" and shortfall == 0 else []
     alike = [_compared(unseen)] if unseen and unseen.alike else []
-    return [*ALWAYS, *feasible, *alike, *([OPTIMALITY] if dual == "scalar" else [])]
+    return [*ALWAYS, *feasible, *alike, *([OPTIMALITY] if dual == "scalar" and stationarity is not None else [])]
 
 
 def _compared(unseen: Unseen) -> str:

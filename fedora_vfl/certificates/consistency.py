@@ -237,7 +237,7 @@ def _counted_alike(kind: str, counted: CountedBytes, booked: CountedBytes) -> bo
 def _sentences(made: Certificate) -> list[str]:
     form, shortfall, stationarity = made.method.dual, made.final.constraint_residual, made.final.stationarity_residual
     broken = []
-    if made.claims != claims(form, shortfall, made.final.unseen):
+    if made.claims != claims(form, shortfall, stationarity, made.final.unseen):
         broken.append("`claims` says something else than the figures allow")
     if made.does_not_claim != does_not_claim(form, made.method.goal, shortfall, stationarity, made.final.unseen):
         broken.append("`does_not_claim` leaves something out, or says something else")

@@ -79,7 +79,7 @@ def certificate(
         "gap_deviations": gap_deviations(metrics),
         "bytes": _known(traffic),
         "seconds": seconds,
-        "claims": claims(joint.method.dual, shortfall, unseen),
+        "claims": claims(joint.method.dual, shortfall, stationarity, unseen),
         "does_not_claim": does_not_claim(joint.method.dual, joint.method.goal, shortfall, stationarity, unseen),
         "statements": signed,
     }
