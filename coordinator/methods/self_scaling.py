@@ -235,7 +235,8 @@ class _Rule:
         else:
             held = found.within_bounds
             why = (back or self._standing(held) + more) + (CARRIED if carried else "")
-            why += "" if _bit(found, "accuracy_kept") is not None or not self.scales.guard else UNGUARDED
+        if self.scales.guard and _bit(found, "accuracy_kept") is None:
+            why += UNGUARDED
         rounds = paced.push + paced.recovery + (paced.spare if more else 0)
         return MethodResult(rounds, why, held, pushed=not paced.recovery)
 

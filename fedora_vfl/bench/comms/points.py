@@ -11,9 +11,9 @@ ALIGNMENT = "alignment"  # in the place of a method: what finding the common row
 MEGABIT = 1e6
 NAME = "comms"  # of the folder in which the store keeps these cells
 
-A_TENTH = "a tenth"
+A_TENTH, HALVES = "a tenth", "half of two classes"
 # What is asked for, and the share of Retrain's bytes that forgetting it may take.
-REQUESTS = {"1 row": 0.01, "50 rows": 0.01, A_TENTH: 0.05, "half of two classes": 0.08}
+REQUESTS = {"1 row": 0.01, "50 rows": 0.01, A_TENTH: 0.05, HALVES: 0.08}
 
 
 @dataclass(frozen=True)
@@ -175,9 +175,11 @@ def as_cell(point: Point, extent: Extent, *, hosts: bool) -> Cell:
 
 
 def _forget(point: Point, extent: Extent) -> dict[str, Any]:
-    match point.request:
-        case "half of two classes":
-            return {"classes": ["0", "1"], "percent": 50}
-        case number if number[0].isdigit():
-            return {"samples": int(number.split()[0])}
-    return {"samples": extent.rows // 10}
+    if point.request == HALVES:
+        return {"classes": ["0", "1"], "percent": 50}
+    return {"samples": rows_asked_for(point.request, extent)}
+
+
+def rows_asked_for(request: str, extent: Extent) -> int:
+    """Return how many rows a request has; half of two of ten classes is a tenth, too."""
+    return int(request.split()[0]) if request[0].isdigit() else extent.rows // 10

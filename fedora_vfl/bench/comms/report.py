@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedora_vfl.bench.comms.plots import draw_bytes, draw_seconds
-from fedora_vfl.bench.comms.points import A_TENTH, MEGABIT, REQUESTS, Extent, Point, asked_lines, sweeps
+from fedora_vfl.bench.comms.points import A_TENTH, MEGABIT, REQUESTS, Extent, Point, asked_lines, rows_asked_for, sweeps
 from fedora_vfl.bench.comms.results import Result, Results
 from fedora_vfl.bench.comms.stage import TEST_ROWS
 from fedora_vfl.storage import write_atomically
@@ -231,7 +231,7 @@ def _by_distance(material: Material, show: Show) -> Shown:
 
 def _by_request(material: Material, show: Callable[[float, float], str]) -> Shown:
     """Return a table of bytes and seconds for every request, on every line that requests are measured on."""
-    measured, lines = material.results.measured, asked_lines(material.extent)
+    measured, lines, rows = material.results.measured, asked_lines(material.extent), material.extent.rows
     retrain = [measured.get(replace(line, method="retrain", request=A_TENTH)) for line in lines]
     found = [["Retrain", "", *(f"{one.seconds['method']:.1f}" if one else "–" for one in retrain)]]
     for request, most in REQUESTS.items():
@@ -239,16 +239,12 @@ def _by_request(material: Material, show: Callable[[float, float], str]) -> Show
         cells = ["–"] * (1 + len(lines))
         for place, (one, anew) in enumerate(zip(runs, retrain, strict=True)):
             if one and anew:
-                more = _remaining(request, material.extent) / _remaining(A_TENTH, material.extent)
+                remaining, fewer = (rows - rows_asked_for(name, material.extent) for name in (request, A_TENTH))
+                more = remaining / fewer
                 cells[0] = show(100 * one.cost["protobuf"] / (more * anew.cost["protobuf"]), 100 * most)
                 cells[1 + place] = show(one.seconds["method"], 2 * most * anew.seconds["method"] + SPARE_SECONDS)
         found.append([request, *cells])
     return ["rows", "bytes, %", *(_line_of(point) for point in lines)], found
-
-
-def _remaining(request: str, extent: Extent) -> int:
-    """Return how many rows Retrain has."""
-    return extent.rows - (int(request.split()[0]) if request[0].isdigit() else extent.rows // 10)
 
 
 def _beside(value: float, most: float) -> str:
